@@ -128,6 +128,7 @@ lint: build
 	$(BIN)/ruff check .
 	$(BIN)/python py/tools/stubs.py --check
 	$(BIN)/python py/tools/support.py --check
+	$(BIN)/python tools/docstrings.py
 	cd py && ../$(BIN)/mypy
 
 # Bytes that libFuzzer makes, for the engine's functions that read sizes, views, indices and files.

@@ -311,8 +311,8 @@ def missing(module: str, name: str) -> AttributeError:
     """The error for a name that a module does not have, with the reason if PyTorch's module has it.
 
     Args:
-        module: the name of the module, such as `lucid.nn`.
-        name: the attribute.
+        module (str): the name of the module, such as `lucid.nn`.
+        name (str): the attribute.
     """
     inner = module.partition(".")[2]
     full = f"{inner}.{name}".lstrip(".")

@@ -153,6 +153,13 @@ class enforce_grad_layout_policy(_Mode):
     """Says whether the first gradient of a leaf must lie as the leaf does: at once, and for the block, of this thread.
 
     With `False`, a gradient that nothing else holds is kept as it was made.
+
+    Args:
+        enable (bool, default: True): gives the first gradient of a leaf the leaf's memory layout.
+
+    Example:
+        >>> with lucid.autograd.enforce_grad_layout_policy(False):
+        ...     pass
     """
 
     def __init__(self, enable: bool = True) -> None:
@@ -183,6 +190,14 @@ class set_multithreading_enabled(_Mode):
     """Says whether backward passes may use threads of their own: at once, and as a context manager for the block only.
 
     They never do here: a pass runs in the thread that asks for it, with either setting, which belongs to the thread.
+
+    Args:
+        mode (bool): the setting.
+
+    Example:
+        >>> with lucid.autograd.set_multithreading_enabled(False):
+        ...     print(lucid.autograd.is_multithreading_enabled())
+        False
     """
 
     def __init__(self, mode: bool) -> None:

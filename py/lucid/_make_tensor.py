@@ -24,24 +24,27 @@ def make_tensor(
 ) -> Tensor:
     """Draws a tensor uniformly from `[low, high)`.
 
+    Differences from PyTorch: uint8 begins at 0 by default; the numbers are Lucid's generator's.
+
     Args:
-        *shape: sizes, or one sequence of sizes.
-        dtype: any but the quantized ones.
-        device: where it is.
-        low, high: by default -9 and 10 for integers, 0 and 10 for uint8, 0 and 2 for bool, -9 and 9 otherwise; cut to
-            the dtype's range. Of complex numbers the range of both parts.
-        requires_grad: of floating-point and complex tensors.
-        noncontiguous: whether every second element of a larger tensor is taken; not with `memory_format`.
-        exclude_zero: whether zeros become 1, or the smallest normal number of the dtype.
-        memory_format: see `Tensor.clone`.
+        *shape (int | Sequence[int]): sizes, or one sequence of sizes.
+        dtype (lucid.dtype): any but the quantized ones.
+        device (lucid.device or str): where it is.
+        low (float, optional): by default -9 and 10 for integers, 0 and 10 for uint8, 0 and 2 for bool, -9 and 9
+            otherwise; cut to the dtype's range. Of complex numbers the range of both parts.
+        high (float, optional): by default -9 and 10 for integers, 0 and 10 for uint8, 0 and 2 for bool, -9 and 9
+            otherwise; cut to the dtype's range. Of complex numbers the range of both parts.
+        requires_grad (bool, default: False): of floating-point and complex tensors.
+        noncontiguous (bool, default: False): whether every second element of a larger tensor is taken; not with
+            `memory_format`.
+        exclude_zero (bool, default: False): whether zeros become 1, or the smallest normal number of the dtype.
+        memory_format (object, optional): see `Tensor.clone`.
 
     Returns:
         A tensor of that shape, dtype and device.
 
     Raises:
         ValueError: the range is empty, NaN or out of the dtype's, or arguments exclude one another.
-
-    Differences from PyTorch: uint8 begins at 0 by default; the numbers are Lucid's generator's.
 
     Example:
         >>> x = lucid.testing.make_tensor(2, 3, dtype=lucid.int64, device="cpu", low=0, high=5)

@@ -121,7 +121,7 @@ def set_zero_copy_threshold(bytes: int) -> int:
     (docs/macos.md): 32 KiB at first. 0 shares whatever can be, a large number copies everything.
 
     Args:
-        bytes: the size of a tensor's elements, at least 0.
+        bytes (int): the size of a tensor's elements, at least 0.
 
     Returns:
         The threshold until now.
@@ -152,8 +152,8 @@ def set_float64_policy(policy: str) -> None:
     """Says what becomes of float64 and complex128 tensors that come to the GPU device, which has no such numbers.
 
     Args:
-        policy: `"error"`, the default, raises; `"downcast"` makes float32 and complex64 of them, and warns once. The
-            environment variable `LUCID_FLOAT64_POLICY` sets it when Lucid is imported.
+        policy (str): `"error"`, the default, raises; `"downcast"` makes float32 and complex64 of them, and warns
+            once. The environment variable `LUCID_FLOAT64_POLICY` sets it when Lucid is imported.
 
     Raises:
         ValueError: another word.

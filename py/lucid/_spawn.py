@@ -199,12 +199,12 @@ def spawn(
     """Starts processes that each run `fn(i, *args)`, with `i` from 0 to `nprocs - 1`.
 
     Args:
-        fn: a function at the top level of a module.
-        args: further arguments; tensors of the CPU device are shared, not copied.
-        nprocs: the number of processes.
-        join: whether to wait for them.
-        daemon: whether they end with this process.
-        start_method: `"spawn"`; another gives a warning, in PyTorch too.
+        fn (Callable[..., Any]): a function at the top level of a module.
+        args (tuple[Any, ...], optional): further arguments; tensors of the CPU device are shared, not copied.
+        nprocs (int, default: 1): the number of processes.
+        join (bool, default: True): whether to wait for them.
+        daemon (bool, default: False): whether they end with this process.
+        start_method (str, default: "spawn"): `"spawn"`; another gives a warning, in PyTorch too.
 
     Returns:
         `None`, or without `join` a `ProcessContext`.

@@ -65,10 +65,11 @@ def download_url_to_file(url: str, dst: str, hash_prefix: str | None = None, pro
     """Fetches a file.
 
     Args:
-        url: of the schemes `http`, `https`, `file`.
-        dst: where it is written; replaced in one step once all is there.
-        hash_prefix: the first digits of the SHA-256 of its bytes, in hexadecimal; `None` to check nothing.
-        progress: whether to show a bar on stderr (with `tqdm`, where it is installed).
+        url (str): of the schemes `http`, `https`, `file`.
+        dst (str): where it is written; replaced in one step once all is there.
+        hash_prefix (str, optional): the first digits of the SHA-256 of its bytes, in hexadecimal; `None` to check
+            nothing.
+        progress (bool, default: True): whether to show a bar on stderr (with `tqdm`, where it is installed).
 
     Raises:
         RuntimeError: the hash differs; nothing is written.
@@ -121,13 +122,14 @@ def load_state_dict_from_url(
     """Loads what `lucid.save` or `torch.save` wrote from a URL; fetched once, then taken from the cache.
 
     Args:
-        url: of the file; a ZIP file with one file in it is unpacked.
-        model_dir: the folder of the cache; by default `get_dir()` and `checkpoints`.
-        map_location: see `lucid.load`.
-        progress: whether to show a bar.
-        check_hash: whether the name must end in `-` and eight or more digits of the SHA-256, which are checked.
-        file_name: the name in the cache; by default the URL's.
-        weights_only: see `lucid.load`. `True` here, `False` in PyTorch.
+        url (str): of the file; a ZIP file with one file in it is unpacked.
+        model_dir (str, optional): the folder of the cache; by default `get_dir()` and `checkpoints`.
+        map_location (object, optional): see `lucid.load`.
+        progress (bool, default: True): whether to show a bar.
+        check_hash (bool, default: False): whether the name must end in `-` and eight or more digits of the
+            SHA-256, which are checked.
+        file_name (str, optional): the name in the cache; by default the URL's.
+        weights_only (bool, default: True): see `lucid.load`. `True` here, `False` in PyTorch.
 
     Returns:
         The object in the file.
@@ -278,12 +280,14 @@ def list(
     """Lists the models of a repository.
 
     Args:
-        github: `owner/repo[:ref]`; with `source="local"` a folder.
-        force_reload: whether to fetch it again.
-        skip_validation: for PyTorch's sake; GitHub itself says whether the reference is there.
-        trust_repo: `True`, `False` (asks), `None` (warns) or `"check"` (asks what is not trusted yet).
-        verbose: whether to say on stderr what is fetched.
-        source: `"github"` or `"local"`.
+        github (str): `owner/repo[:ref]`; with `source="local"` a folder.
+        force_reload (bool, default: False): whether to fetch it again.
+        skip_validation (bool, default: False): for PyTorch's sake; GitHub itself says whether the reference is
+            there.
+        trust_repo (object, optional): `True`, `False` (asks), `None` (warns) or `"check"` (asks what is not
+            trusted yet).
+        verbose (bool, default: True): whether to say on stderr what is fetched.
+        source (str, default: "github"): `"github"` or `"local"`.
 
     Returns:
         The names of the functions of `hubconf.py`.
@@ -328,11 +332,18 @@ def load(
 ) -> Any:
     """Builds a model of a repository. Its code runs: load only what you trust.
 
+    Differences from PyTorch: the repository's code imports `lucid`; one that imports `torch` gets PyTorch.
+
     Args:
-        repo_or_dir: `owner/repo[:ref]`; with `source="local"` a folder.
-        model: the name of a function of `hubconf.py`.
-        *args, **kwargs: its arguments.
-        source, trust_repo, force_reload, verbose, skip_validation: see `list`.
+        repo_or_dir (str): `owner/repo[:ref]`; with `source="local"` a folder.
+        model (str): the name of a function of `hubconf.py`.
+        *args (object): its arguments.
+        source (str, default: "github"): see `list`.
+        trust_repo (object, optional): see `list`.
+        force_reload (bool, default: False): see `list`.
+        verbose (bool, default: True): see `list`.
+        skip_validation (bool, default: False): see `list`.
+        **kwargs (object): its arguments.
 
     Returns:
         What the function returns.
@@ -341,8 +352,6 @@ def load(
         FileNotFoundError: there is no `hubconf.py`.
         RuntimeError: there is no such model, a dependency is missing, or the repository is not trusted.
         ValueError: `source` or the name of the repository cannot be read.
-
-    Differences from PyTorch: the repository's code imports `lucid`; one that imports `torch` gets PyTorch.
     """
     folder = _place(repo_or_dir, source, force_reload, trust_repo, verbose, skip_validation)
     return _entry(_configuration(folder), model)(*args, **kwargs)

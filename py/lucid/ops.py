@@ -81,7 +81,7 @@ def load_library(path: str | os.PathLike[str]) -> None:
     These are torchvision's: the file itself is not loaded.
 
     Args:
-        path: the library's file.
+        path (str | os.PathLike[str]): the library's file.
 
     Raises:
         OSError: another library, which needs PyTorch. Define its ops with `lucid.library.custom_op`.

@@ -109,7 +109,8 @@ def wrap_torch_function(dispatcher: Callable[..., Iterable[Any]]) -> Callable[[F
     """Makes a function of one's own ask the classes of its arguments.
 
     Args:
-        dispatcher: Takes the function's arguments and gives those whose classes are asked.
+        dispatcher (Callable[..., Iterable[Any]]): Takes the function's arguments and gives those whose classes are
+            asked.
     """
 
     def wrapped(function: F) -> F:

@@ -32,6 +32,20 @@ def fork_rng(
 
     `devices` and `device_type` are PyTorch's and have no effect: all devices share the one state. With `enabled=False`
     nothing is kept.
+
+    Args:
+        devices (Iterable[Any], optional): accepted for PyTorch's signature.
+        enabled (bool, default: True): keeps the state; else the block changes it.
+        device_type (str, optional): accepted for PyTorch's signature.
+
+    Returns:
+        context manager: the block.
+
+    Example:
+        >>> with lucid.random.fork_rng():
+        ...     a = lucid.rand(1)
+        >>> bool(a == lucid.rand(1))
+        True
     """
     if not enabled:
         yield

@@ -213,14 +213,25 @@ def assert_close(
     """Raises where two values are not close: `|actual - expected| <= atol + rtol |expected|` for each element.
 
     Args:
-        actual, expected: tensors, what `as_tensor` takes, numbers, bools, None, and sequences and mappings of these.
-        allow_subclasses: tensors and values of a subclass may be compared with those of its base.
-        rtol, atol: both or none. By default by dtype: float16 1e-3, 1e-5; bfloat16 1.6e-2, 1e-5; float32 and complex64
-            1.3e-6, 1e-5; float64, complex128 and Python's floats 1e-7, 1e-7; others must be equal. Of two dtypes the
-            greater.
-        equal_nan: NaN is close to NaN.
-        check_device, check_dtype, check_layout, check_stride: compare these, too.
-        msg: the error's text instead of the one made, or a function of that.
+        actual (object): tensors, what `as_tensor` takes, numbers, bools, None, and sequences and mappings of
+            these.
+        expected (object): tensors, what `as_tensor` takes, numbers, bools, None, and sequences and mappings of
+            these.
+        allow_subclasses (bool, default: True): tensors and values of a subclass may be compared with those of its
+            base.
+        rtol (float, optional): both or none. By default by dtype: float16 1e-3, 1e-5; bfloat16 1.6e-2, 1e-5;
+            float32 and complex64 1.3e-6, 1e-5; float64, complex128 and Python's floats 1e-7, 1e-7; others must be
+            equal. Of two dtypes the greater.
+        atol (float, optional): both or none. By default by dtype: float16 1e-3, 1e-5; bfloat16 1.6e-2, 1e-5;
+            float32 and complex64 1.3e-6, 1e-5; float64, complex128 and Python's floats 1e-7, 1e-7; others must be
+            equal. Of two dtypes the greater.
+        equal_nan (bool, default: False): NaN is close to NaN.
+        check_device (bool, default: True): compare these, too.
+        check_dtype (bool, default: True): compare these, too.
+        check_layout (bool, default: True): compare these, too.
+        check_stride (bool, default: False): compare these, too.
+        msg (str | Callable[[str], str], optional): the error's text instead of the one made, or a function of
+            that.
 
     Raises:
         AssertionError: they are not close; says how many elements, the greatest differences, and where.

@@ -48,7 +48,18 @@ def _place(device_type: Any) -> str:
 
 
 def is_autocast_available(device_type: str) -> bool:
-    """Does autocast know this type of device?"""
+    """Does autocast know this type of device?
+
+    Args:
+        device_type (str): "cpu", "gpu" or another name of the GPU.
+
+    Returns:
+        bool: whether it does.
+
+    Example:
+        >>> lucid.amp.is_autocast_available("cpu")
+        True
+    """
     return _DEVICES.get(device_type.partition(":")[0]) is not None
 
 
@@ -56,6 +67,16 @@ def is_autocast_enabled(device_type: str | None = None) -> bool:
     """Is autocast on for the device on this thread? Without a device, as in PyTorch, for the GPU device.
 
     Of PyTorch's other types of devices, which are not there, it is not.
+
+    Args:
+        device_type (str, optional): "cpu", "gpu" or another name of the GPU.
+
+    Returns:
+        bool: whether it is on.
+
+    Example:
+        >>> lucid.is_autocast_enabled("cpu")
+        False
     """
     if isinstance(device_type, str) and device_type.partition(":")[0] in _ELSEWHERE:
         return False
@@ -63,17 +84,44 @@ def is_autocast_enabled(device_type: str | None = None) -> bool:
 
 
 def set_autocast_enabled(device_type: str, enabled: bool) -> None:
-    """Turns autocast on or off for the device, on this thread."""
+    """Turns autocast on or off for the device, on this thread.
+
+    Args:
+        device_type (str): "cpu", "gpu" or another name of the GPU.
+        enabled (bool): turns it on.
+
+    Example:
+        >>> lucid.set_autocast_enabled("cpu", False)
+    """
     _C._set_autocast_enabled(_place(device_type), bool(enabled))
 
 
 def get_autocast_dtype(device_type: str) -> lucid.dtype:
-    """The low-precision dtype: bfloat16 on the CPU and float16 on the GPU device, unless set."""
+    """The low-precision dtype: bfloat16 on the CPU and float16 on the GPU device, unless set.
+
+    Args:
+        device_type (str): "cpu", "gpu" or another name of the GPU.
+
+    Returns:
+        lucid.dtype: the dtype.
+
+    Example:
+        >>> lucid.get_autocast_dtype("cpu")
+        lucid.bfloat16
+    """
     return _C._autocast_dtype(_place(device_type))
 
 
 def set_autocast_dtype(device_type: str, dtype: lucid.dtype) -> None:
-    """Sets the low-precision dtype, float16 or bfloat16, on this thread."""
+    """Sets the low-precision dtype, float16 or bfloat16, on this thread.
+
+    Args:
+        device_type (str): "cpu", "gpu" or another name of the GPU.
+        dtype (lucid.dtype): float16 or bfloat16.
+
+    Example:
+        >>> lucid.set_autocast_dtype("cpu", lucid.bfloat16)
+    """
     _C._set_autocast_dtype(_place(device_type), dtype)
 
 
@@ -125,7 +173,14 @@ def is_autocast_cache_enabled() -> bool:
 
 
 def set_autocast_cache_enabled(enabled: bool) -> None:
-    """Says whether casts of leaves are kept."""
+    """Says whether casts of leaves are kept.
+
+    Args:
+        enabled (bool): keeps them until the outermost block ends.
+
+    Example:
+        >>> lucid.set_autocast_cache_enabled(True)
+    """
     _C._set_autocast_cache_enabled(bool(enabled))
 
 
@@ -141,14 +196,20 @@ class autocast:
     the op table (`lucid.op_schemas()`, `amp`) and follows PyTorch's lists for its CPU and CUDA back ends. float64 and
     integers are never touched. Backward passes run outside of it, in the dtypes of their forward pass.
 
-    Args:
-        device_type: "cpu", or "gpu" and its names ("cuda", "mps", "metal", "mlx"). Without one (not in PyTorch) both
-            devices cast, each to its own dtype unless one is given.
-        dtype: float16 or bfloat16. By default what `get_autocast_dtype` says.
-        enabled: False makes a block without casts.
-        cache_enabled: Keep the casts of leaves that require gradients until the outermost block ends. Default: as set.
-
     A dtype that is neither warns and leaves autocast off, as in PyTorch.
+
+    Args:
+        device_type (str, optional): "cpu", "gpu" or another name of the GPU.
+        dtype (lucid.dtype, optional): the 16-bit dtype; bfloat16 on the cpu and float16 on the GPU device by
+            default.
+        enabled (bool, default: True): casts; else the block computes as without autocast.
+        cache_enabled (bool, optional): keeps the casts of leaves until the outermost block ends.
+
+    Example:
+        >>> with lucid.autocast("cpu"):
+        ...     y = lucid.ones(2, 2) @ lucid.ones(2, 2)
+        >>> y.dtype
+        lucid.bfloat16
     """
 
     def __init__(
@@ -225,6 +286,23 @@ def custom_fwd(
 
     With `cast_inputs`, and where autocast is on, floating inputs are cast to that dtype and `forward` runs with
     autocast off.
+
+    Args:
+        fwd (callable, optional): the `forward` to decorate.
+        device_type (str): "cpu", "gpu" or another name of the GPU.
+        cast_inputs (lucid.dtype, optional): the dtype that floating inputs are cast to.
+
+    Returns:
+        callable: the decorated function, or a decorator.
+
+    Example:
+        >>> class Double(lucid.autograd.Function):
+        ...     @staticmethod
+        ...     @lucid.amp.custom_fwd(device_type="cpu")
+        ...     def forward(ctx, x):
+        ...         return x * 2
+        >>> Double.apply(lucid.ones(1))
+        tensor([2.])
     """
     device = _place(device_type)
     if fwd is None:
@@ -246,7 +324,30 @@ def custom_fwd(
 
 
 def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Any:
-    """Decorates the `backward` of an `autograd.Function`: it runs under the autocast that `forward` ran under."""
+    """Decorates the `backward` of an `autograd.Function`: it runs under the autocast that `forward` ran under.
+
+    Args:
+        bwd (callable, optional): the `backward` to decorate.
+        device_type (str): "cpu", "gpu" or another name of the GPU.
+
+    Returns:
+        callable: the decorated function, or a decorator.
+
+    Example:
+        >>> class Double(lucid.autograd.Function):
+        ...     @staticmethod
+        ...     @lucid.amp.custom_fwd(device_type="cpu")
+        ...     def forward(ctx, x):
+        ...         return x * 2
+        ...     @staticmethod
+        ...     @lucid.amp.custom_bwd(device_type="cpu")
+        ...     def backward(ctx, grad):
+        ...         return grad * 2
+        >>> x = lucid.ones(1, requires_grad=True)
+        >>> Double.apply(x).backward()
+        >>> x.grad
+        tensor([2.])
+    """
     device = _place(device_type)
     if bwd is None:
         return functools.partial(custom_bwd, device_type=device_type)

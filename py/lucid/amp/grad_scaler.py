@@ -32,15 +32,25 @@ class GradScaler:
     The scale shrinks by `backoff_factor` where a step was left out, and grows by `growth_factor` after
     `growth_interval` steps without. `scaler.scale(loss).backward()`, `scaler.step(optimizer)`, `scaler.update()`.
 
-    Args:
-        device: Where the scale is kept. Default: "gpu".
-        init_scale: Default: 65536.
-        growth_factor: Above 1. Default: 2.
-        backoff_factor: Below 1. Default: 0.5.
-        growth_interval: Default: 2000.
-        enabled: False makes every method pass things on as they are.
-
     All gradients are looked at in one engine call; `step` waits for its answer, once.
+
+    Args:
+        device (str, default: "gpu"): the type of the device.
+        init_scale (float, default: 65536.0): the scale at first.
+        growth_factor (float, default: 2.0): what the scale grows by, above 1.
+        backoff_factor (float, default: 0.5): what the scale shrinks by, below 1.
+        growth_interval (int, default: 2000): the number of steps without overflow after which it grows.
+        enabled (bool, default: True): scales; else losses and steps are left alone.
+
+    Example:
+        >>> x = lucid.ones(1, requires_grad=True)
+        >>> optimizer = lucid.optim.SGD([x], lr=0.5)
+        >>> scaler = lucid.amp.GradScaler("cpu")
+        >>> scaler.scale((x * x).sum()).backward()
+        >>> scaler.step(optimizer)
+        >>> scaler.update()
+        >>> x.detach()
+        tensor([0.])
     """
 
     def __init__(

@@ -56,6 +56,22 @@ def backward(
 
     Each tensor is weighed by its entry of `grad_tensors`, which may be `None` for a tensor of one element. The graph is
     let go of unless `retain_graph` or `create_graph`. `grad_variables` is the old name of `grad_tensors`.
+
+    Args:
+        tensors (Tensor or sequence of Tensors): the roots of the backward pass, of any shapes.
+        grad_tensors (Tensor or sequence of Tensors, optional): the gradients with respect to the roots, of their
+            shapes; ones for roots of one element.
+        retain_graph (bool, optional): keeps the graph for another pass; the value of `create_graph` by default.
+        create_graph (bool, default: False): records the pass itself, for higher derivatives.
+        grad_variables (Tensor or sequence of Tensors, optional): deprecated name of `grad_tensors`.
+        inputs (Tensor or sequence of Tensors, optional): the tensors whose `grad` is added to, of any shapes; all
+            leaves by default.
+
+    Example:
+        >>> x = lucid.tensor([3.0], requires_grad=True)
+        >>> lucid.autograd.backward(x * x)
+        >>> x.grad
+        tensor([6.])
     """
     if grad_variables is not None:
         warn("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning)
@@ -88,6 +104,28 @@ def grad(
 
     An input that no output depends on is an error, `None` with `allow_unused`, and zeros with `materialize_grads`. With
     `is_grads_batched`, `grad_outputs` have a leading dimension, and so have the gradients: one pass makes them all.
+
+    Args:
+        outputs (Tensor or sequence of Tensors): what is differentiated, of any shapes.
+        inputs (Tensor or sequence of Tensors): what is differentiated with respect to, of any shapes.
+        grad_outputs (Tensor or sequence of Tensors, optional): the gradients with respect to the outputs, of their
+            shapes; ones for outputs of one element.
+        retain_graph (bool, optional): keeps the graph for another pass; the value of `create_graph` by default.
+        create_graph (bool, default: False): records the pass itself, for higher derivatives.
+        only_inputs (bool, default: True): accepted for PyTorch's signature.
+        allow_unused (bool, optional): returns None for an input that no output depends on.
+        is_grads_batched (bool, default: False): `grad_outputs` have a batch dimension in front, and so have the
+            results.
+        materialize_grads (bool, default: False): returns zeros for an input that no output depends on.
+
+    Returns:
+        tuple of Tensors: a gradient for each input, of its shape.
+
+    Example:
+        >>> x = lucid.tensor([3.0], requires_grad=True)
+        >>> (g,) = lucid.autograd.grad(x**3, x, create_graph=True)
+        >>> lucid.autograd.grad(g, x)
+        (tensor([18.]),)
     """
     asked = (*_edges.listed(outputs), *_edges.listed(inputs))
     if _C._has_torch_function(asked):

@@ -34,7 +34,20 @@ class GradientEdge(_Fields):
 
 
 def get_gradient_edge(tensor: Tensor) -> GradientEdge:
-    """Where the gradient of `tensor` goes. For a leaf it is the node that adds to its `grad`."""
+    """Where the gradient of `tensor` goes. For a leaf it is the node that adds to its `grad`.
+
+    Args:
+        tensor (Tensor): a tensor of any shape that requires gradients.
+
+    Returns:
+        GradientEdge: the edge.
+
+    Example:
+        >>> x = lucid.ones(1, requires_grad=True)
+        >>> edge = lucid.autograd.graph.get_gradient_edge(x * 2)
+        >>> edge.output_nr
+        0
+    """
     found = tensor._gradient_edge()
     if found is None:
         raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not require gradients")

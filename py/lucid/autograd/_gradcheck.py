@@ -466,6 +466,33 @@ def gradgradcheck(
 
     The weights are random unless `grad_outputs` gives them. `check_fwd_over_rev` checks the gradients' tangents,
     `check_rev_over_rev` their gradients; the rest is as there.
+
+    Args:
+        func (Callable[..., Any]): a differentiable function of tensors.
+        inputs (Tensor | Sequence[Any]): its arguments, tensors of any shapes, float64 where they are checked.
+        grad_outputs (Tensor | Sequence[Tensor], optional): the gradients with respect to the outputs, of their
+            shapes; random by default.
+        eps (float, default: 1e-06): the step of the finite differences.
+        atol (float, default: 1e-05): the absolute tolerance.
+        rtol (float, default: 0.001): the relative tolerance.
+        raise_exception (bool, default: True): raises an error where the check fails, rather than returning False.
+        nondet_tol (float, default: 0.0): how much two runs may differ.
+        check_undefined_grad (bool, default: True): also checks that missing gradients count as zeros.
+        check_grad_dtypes (bool, default: False): also checks that gradients have the dtypes of the inputs.
+        gen_non_contig_grad_outputs (bool, default: False): makes `grad_outputs` that are not contiguous.
+        check_batched_grad (bool, default: False): also checks gradients by `vmap`.
+        check_fwd_over_rev (bool, default: False): also checks the tangents of the gradients.
+        check_rev_over_rev (bool, default: True): checks the gradients of the gradients.
+        fast_mode (bool, default: False): compares random projections of the Jacobians alone.
+        masked (bool, default: False): for sparse inputs, whose zeros are not differentiated.
+
+    Returns:
+        bool: whether the check passed.
+
+    Example:
+        >>> x = lucid.tensor([1.0, 2.0], dtype=lucid.float64, requires_grad=True)
+        >>> lucid.autograd.gradgradcheck(lambda x: x.sin(), (x,))
+        True
     """
     args = _listed(inputs)
     outputs = [o for o in _outputs(func, args) if o.requires_grad]

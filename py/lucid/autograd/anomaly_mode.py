@@ -19,7 +19,17 @@ def is_anomaly_check_nan_enabled() -> bool:
 
 
 class set_detect_anomaly:
-    """Sets anomaly mode for the process at once; as a context manager, for the block only."""
+    """Sets anomaly mode for the process at once; as a context manager, for the block only.
+
+    Args:
+        mode (bool): turns it on.
+        check_nan (bool, default: True): looks for NaN in gradients.
+
+    Example:
+        >>> with lucid.autograd.set_detect_anomaly(True):
+        ...     print(lucid.is_anomaly_enabled())
+        True
+    """
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
         if not isinstance(mode, bool):
@@ -36,6 +46,14 @@ class set_detect_anomaly:
 class detect_anomaly(set_detect_anomaly):
     """A block in anomaly mode: ops remember where they were called; an error in their backward, and with `check_nan` a
     NaN that it makes (a RuntimeError), is reported with that place. Slow: for finding mistakes. Evaluates gradients.
+
+    Args:
+        check_nan (bool, default: True): looks for NaN in gradients.
+
+    Example:
+        >>> with lucid.autograd.detect_anomaly():
+        ...     print(lucid.is_anomaly_enabled())
+        True
     """
 
     def __init__(self, check_nan: bool = True) -> None:

@@ -43,7 +43,16 @@ def enter_dual_level() -> int:
 
 
 def exit_dual_level(*, level: int | None = None) -> None:
-    """Closes the level; the tangents that were made at it are gone. `level` may be the last opened only."""
+    """Closes the level; the tangents that were made at it are gone. `level` may be the last opened only.
+
+    Args:
+        level (int, optional): the level, which must be the last opened; that one by default.
+
+    Example:
+        >>> from lucid.autograd import forward_ad
+        >>> level = forward_ad.enter_dual_level()
+        >>> forward_ad.exit_dual_level()
+    """
     global _current_level
     if (_current_level if level is None else level) < 0:
         raise RuntimeError("Dual level must be a positive number.")
@@ -79,6 +88,21 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
 
     Where the tangent lies in memory as the tensor does, it is the tangent itself, so that in-place ops on the dual
     tensor write to it; else a copy. Both must be of a floating-point or complex dtype (`ValueError`).
+
+    Args:
+        tensor (Tensor): the primal, of any shape, floating or complex.
+        tangent (Tensor): the tangent, of the shape and dtype of `tensor`.
+        level (int, optional): the dual level; the current one by default.
+
+    Returns:
+        Tensor: the dual tensor.
+
+    Example:
+        >>> from lucid.autograd import forward_ad
+        >>> with forward_ad.dual_level():
+        ...     x = forward_ad.make_dual(lucid.tensor([3.0]), lucid.ones(1))
+        ...     print(forward_ad.unpack_dual(x * x).tangent)
+        tensor([6.])
     """
     for x, what in ((tensor, "primal"), (tangent, "tangent")):
         if not isinstance(x, Tensor):
@@ -102,21 +126,51 @@ def dual_of(tensor: Tensor, tangent: Tensor) -> Tensor:
 
 
 class UnpackedDualTensor(NamedTuple):
-    """What `unpack_dual` gives: the tensor without its tangent, and the tangent or `None`."""
+    """What `unpack_dual` gives: the tensor without its tangent, and the tangent or `None`.
+
+    Args:
+        primal (ForwardRef('Tensor')): the tensor without its tangent, of any shape.
+        tangent (ForwardRef('Tensor or None')): the tangent, of the same shape; None where there is none.
+
+    Example:
+        >>> lucid.autograd.forward_ad.UnpackedDualTensor(lucid.ones(1), None).tangent
+    """
 
     primal: Tensor
     tangent: Tensor | None
 
 
 def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:
-    """A view of the tensor without its tangent, and the tangent, or `None` where it has none."""
+    """A view of the tensor without its tangent, and the tangent, or `None` where it has none.
+
+    Args:
+        tensor (Tensor): any tensor, of any shape.
+        level (int, optional): the dual level; the current one by default.
+
+    Returns:
+        UnpackedDualTensor: primal and tangent.
+
+    Example:
+        >>> from lucid.autograd import forward_ad
+        >>> with forward_ad.dual_level():
+        ...     print(forward_ad.unpack_dual(lucid.ones(1)).tangent)
+        None
+    """
     if (_current_level if level is None else level) < 0:
         return UnpackedDualTensor(tensor, None)
     return UnpackedDualTensor(*_C._unpack_dual(tensor))
 
 
 class set_fwd_grad_enabled(_Mode):
-    """Says whether this thread's ops carry tangents on: from now on, in a block, or in a function's body."""
+    """Says whether this thread's ops carry tangents on: from now on, in a block, or in a function's body.
+
+    Args:
+        mode (bool): carries tangents on.
+
+    Example:
+        >>> with lucid.autograd.forward_ad.set_fwd_grad_enabled(False):
+        ...     pass
+    """
 
     def __init__(self, mode: bool) -> None:
         self._mode = mode

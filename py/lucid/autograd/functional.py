@@ -151,7 +151,22 @@ def vjp(
     func: _Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
     """`func(*inputs)` and `vᵀ J`, shaped as the inputs. `v` is shaped as the outputs, and may be left out for one
-    number."""
+    number.
+
+    Args:
+        func (_Function): a function of tensors.
+        inputs (Tensor or tuple of Tensors): its arguments, of any shapes.
+        v (Tensor or tuple of Tensors, optional): the vector, of the shapes of the outputs.
+        create_graph (bool, default: False): records the computation, for higher derivatives.
+        strict (bool, default: False): raises an error where an output does not depend on an input.
+
+    Returns:
+        tuple: the outputs, and the product, of the shapes of the inputs.
+
+    Example:
+        >>> lucid.autograd.functional.vjp(lambda x: x**2, lucid.tensor([1.0, 2.0]), lucid.tensor([1.0, 1.0]))
+        (tensor([1., 4.]), tensor([2., 4.]))
+    """
     with enable_grad():
         many, given = _tupled(inputs, "inputs", "vjp")
         xs = _traced(given, create_graph)
@@ -177,6 +192,20 @@ def jvp(
     number.
 
     Computed by differentiating twice.
+
+    Args:
+        func (_Function): a function of tensors.
+        inputs (Tensor or tuple of Tensors): its arguments, of any shapes.
+        v (Tensor or tuple of Tensors, optional): the vector, of the shapes of the inputs.
+        create_graph (bool, default: False): records the computation, for higher derivatives.
+        strict (bool, default: False): raises an error where an output does not depend on an input.
+
+    Returns:
+        tuple: the outputs, and the product, of their shapes.
+
+    Example:
+        >>> lucid.autograd.functional.jvp(lambda x: x**2, lucid.tensor([1.0, 2.0]), lucid.tensor([1.0, 1.0]))
+        (tensor([1., 4.]), tensor([2., 4.]))
     """
     with enable_grad():
         many, given = _tupled(inputs, "inputs", "jvp")
@@ -211,6 +240,22 @@ def jacobian(
     """The Jacobian: for an output of shape (A…) and an input of shape (B…) a block (A…, B…), in tuples as those are.
 
     `vectorize` computes all rows at once by `vmap`; `strategy="forward-mode"`, which needs it, computes columns.
+
+    Args:
+        func (_Function): a function of tensors.
+        inputs (Tensor or tuple of Tensors): its arguments, of any shapes.
+        create_graph (bool, default: False): records the computation, for higher derivatives.
+        strict (bool, default: False): raises an error where an output does not depend on an input.
+        vectorize (bool, default: False): computes all rows at once.
+        strategy (str, default: "reverse-mode"): "reverse-mode", or "forward-mode", which needs `vectorize`.
+
+    Returns:
+        Tensor or tuple: the blocks.
+
+    Example:
+        >>> lucid.autograd.functional.jacobian(lambda x: x**2, lucid.tensor([1.0, 2.0]))
+        tensor([[2., 0.],
+                [0., 4.]])
     """
     if strategy not in ("forward-mode", "reverse-mode"):
         raise AssertionError(
@@ -324,7 +369,24 @@ def hessian(
     vectorize: bool = False,
     outer_jacobian_strategy: str = "reverse-mode",
 ) -> Any:
-    """The Hessian of a function of one number: a tensor, or a tuple of tuples, block (i, j) by inputs i and j."""
+    """The Hessian of a function of one number: a tensor, or a tuple of tuples, block (i, j) by inputs i and j.
+
+    Args:
+        func (_Function): a function of tensors that returns one number.
+        inputs (Tensor or tuple of Tensors): its arguments, of any shapes.
+        create_graph (bool, default: False): records the computation, for higher derivatives.
+        strict (bool, default: False): raises an error where an output does not depend on an input.
+        vectorize (bool, default: False): computes all rows at once.
+        outer_jacobian_strategy (str, default: "reverse-mode"): "reverse-mode" or "forward-mode".
+
+    Returns:
+        Tensor or tuple: the blocks.
+
+    Example:
+        >>> lucid.autograd.functional.hessian(lambda x: (x**3).sum(), lucid.tensor([1.0, 2.0]))
+        tensor([[ 6.,  0.],
+                [ 0., 12.]])
+    """
     many, given = _tupled(inputs, "inputs", "hessian")
     if outer_jacobian_strategy not in ("forward-mode", "reverse-mode"):
         raise AssertionError('Expected strategy to be either "forward-mode" or "reverse-mode".')
@@ -348,7 +410,22 @@ def hessian(
 def vhp(
     func: _Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
-    """`func(*inputs)`, one number, and `vᵀ H`, shaped as the inputs, as `v` is."""
+    """`func(*inputs)`, one number, and `vᵀ H`, shaped as the inputs, as `v` is.
+
+    Args:
+        func (_Function): a function of tensors that returns one number.
+        inputs (Tensor or tuple of Tensors): its arguments, of any shapes.
+        v (Tensor or tuple of Tensors, optional): the vector, of the shapes of the inputs.
+        create_graph (bool, default: False): records the computation, for higher derivatives.
+        strict (bool, default: False): raises an error where the output does not depend on an input.
+
+    Returns:
+        tuple: the output, and the product, of the shapes of the inputs.
+
+    Example:
+        >>> lucid.autograd.functional.vhp(lambda x: (x**3).sum(), lucid.tensor([1.0]), lucid.tensor([1.0]))
+        (tensor(1.), tensor([6.]))
+    """
     many, xs, vector, output, jac = _first_derivative(func, inputs, v, create_graph, strict, "vhp")
     with set_grad_enabled(create_graph or _C.is_grad_enabled()):
         found = _filled(_grads(jac, xs, vector, create_graph), xs, strict, create_graph, "double_back")
@@ -359,7 +436,22 @@ def hvp(
     func: _Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
     """`func(*inputs)`, one number, and `H v`, shaped as the inputs, as `v` is. `vhp` is faster where `H` is
-    symmetric."""
+    symmetric.
+
+    Args:
+        func (_Function): a function of tensors that returns one number.
+        inputs (Tensor or tuple of Tensors): its arguments, of any shapes.
+        v (Tensor or tuple of Tensors, optional): the vector, of the shapes of the inputs.
+        create_graph (bool, default: False): records the computation, for higher derivatives.
+        strict (bool, default: False): raises an error where the output does not depend on an input.
+
+    Returns:
+        tuple: the output, and the product, of the shapes of the inputs.
+
+    Example:
+        >>> lucid.autograd.functional.hvp(lambda x: (x**3).sum(), lucid.tensor([1.0]), lucid.tensor([1.0]))
+        (tensor(1.), tensor([6.]))
+    """
     many, xs, vector, output, jac = _first_derivative(func, inputs, v, create_graph, strict, "hvp")
     with enable_grad():
         weights = tuple(_C._fresh(_C.zeros_like(x)) for x in xs)

@@ -38,6 +38,15 @@ def queue_callback(callback: Callable[[], object]) -> None:
     """Calls `callback()` once the backward pass that runs in this thread has made all its gradients.
 
     For hooks and for the `backward` of functions; elsewhere a `RuntimeError`. What was queued first is called first.
+
+    Args:
+        callback (Callable[[], object]): takes nothing.
+
+    Example:
+        >>> x = lucid.ones(1, requires_grad=True)
+        >>> hook = x.register_hook(lambda g: lucid.autograd.graph.queue_callback(lambda: print("done")))
+        >>> (x * 2).backward()
+        done
     """
     _C._queue_callback(callback)
 
@@ -46,6 +55,18 @@ class saved_tensors_hooks:
     """A block whose ops save `pack_hook(tensor)`, which `unpack_hook` turns back into the tensor when a gradient asks.
 
     `pack_hook` may give any object. `unpack_hook` must give a tensor of the same elements. Neither is recorded.
+
+    Args:
+        pack_hook (Callable[[Tensor], Any]): takes the tensor to save, and returns any object.
+        unpack_hook (Callable[[Any], Tensor]): takes that object, and returns the tensor.
+
+    Example:
+        >>> x = lucid.tensor([3.0], requires_grad=True)
+        >>> with lucid.autograd.graph.saved_tensors_hooks(lambda t: t.tolist(), lucid.tensor):
+        ...     y = x * x
+        >>> y.backward()
+        >>> x.grad
+        tensor([6.])
     """
 
     #: Is it one that Lucid itself has put around an op, and not the user?
@@ -94,6 +115,18 @@ class save_on_cpu(saved_tensors_hooks):
     """A block whose ops keep what they save for gradients on the CPU, until it is asked for.
 
     `pin_memory` is accepted as in PyTorch; memory here needs no pinning.
+
+    Args:
+        pin_memory (bool, default: False): accepted for PyTorch's signature.
+        device_type (str, default: "gpu"): the type of the device that tensors come from.
+
+    Example:
+        >>> x = lucid.tensor([3.0], requires_grad=True)
+        >>> with lucid.autograd.graph.save_on_cpu():
+        ...     y = x * x
+        >>> y.backward()
+        >>> x.grad
+        tensor([6.])
     """
 
     def __init__(self, pin_memory: bool = False, device_type: str = "gpu") -> None:
@@ -110,7 +143,18 @@ class save_on_cpu(saved_tensors_hooks):
 
 @contextlib.contextmanager
 def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
-    """A block in which hooks on saved tensors are refused with `error_message`."""
+    """A block in which hooks on saved tensors are refused with `error_message`.
+
+    Args:
+        error_message (str): the message of the error.
+
+    Returns:
+        context manager: the block.
+
+    Example:
+        >>> with lucid.autograd.graph.disable_saved_tensors_hooks("not here"):
+        ...     pass
+    """
     _C._push_saved_tensors_refusal(error_message)
     try:
         yield
@@ -143,6 +187,21 @@ def register_multi_grad_hook(
     others, once they are there, or with the first one.
 
     The gradients come in the order of `tensors`. For "all" each must require a gradient; "any" passes over others.
+
+    Args:
+        tensors (Sequence[Tensor]): the tensors, of any shapes.
+        fn (Callable[[Sequence[Tensor or None]], None] or Callable[[Tensor], None]): takes the gradients, or with
+            "any" the first one.
+        mode (Literal['all', 'any'], default: "all"): "all" or "any".
+
+    Returns:
+        RemovableHandle: its `remove()` takes the hook away.
+
+    Example:
+        >>> x = lucid.ones(1, requires_grad=True)
+        >>> handle = lucid.autograd.graph.register_multi_grad_hook([x], lambda grads: print(grads))
+        >>> (x * 2).backward()
+        [tensor([2.])]
     """
     if mode not in ("all", "any"):
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
@@ -187,6 +246,15 @@ def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
 
     A gradient that needs what was there is an error from then on. Tensors made in inference mode have no version;
     nothing happens to them.
+
+    Args:
+        tensor (Tensor | Iterable[Tensor]): one or several, of any shapes.
+
+    Example:
+        >>> x = lucid.ones(1)
+        >>> lucid.autograd.graph.increment_version(x)
+        >>> x._version
+        1
     """
     if isinstance(tensor, Tensor):
         tensor = (tensor,)

@@ -30,6 +30,15 @@ class Variable(metaclass=_VariableMeta):
     """`Variable(data)` is a tensor over the memory of `data`, cut off from its history; every tensor is an instance.
 
     A TypeError where `data` is no tensor. `volatile`, which older code gives, has no effect, with a warning.
+
+    Args:
+        data (Tensor, optional): the tensor, of any shape.
+        requires_grad (bool, default: False): records gradients.
+        volatile (bool, default: False): has no effect.
+
+    Example:
+        >>> lucid.autograd.Variable(lucid.ones(1))
+        tensor([1.])
     """
 
     _execution_engine = _Engine()

@@ -126,10 +126,11 @@ def all_reduce(tensor: Tensor, op: ReduceOp = ReduceOp.SUM, group: Any = None, a
     """Reduces the tensors of all members, in place: each then has `op(x_0, …, x_{n-1})`.
 
     Args:
-        tensor: Any shape and dtype, the same on every member; overwritten.
-        op: The reduction. AVG is for floating point and complex numbers, BAND, BOR and BXOR for integers and Booleans.
-        group: The group; all processes where it is None.
-        async_op: Whether to return at once, with a `Work`.
+        tensor (Tensor): Any shape and dtype, the same on every member; overwritten.
+        op (ReduceOp, optional): The reduction. AVG is for floating point and complex numbers, BAND, BOR and BXOR
+            for integers and Booleans.
+        group (object, optional): The group; all processes where it is None.
+        async_op (bool, default: False): Whether to return at once, with a `Work`.
 
     Returns:
         A `Work` with `async_op=True`; None otherwise, and where this process is not in the group.

@@ -230,24 +230,6 @@ def init_process_group(
 ) -> None:
     """Makes this process a member of its job, and waits for the others.
 
-    Args:
-        backend: `gloo` or `ring` (the default): MLX's ring over TCP, for both devices; `nccl`, `mpi`, `jaccl`: MLX's
-            own.
-        init_method: `env://` (the default): MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE of the environment;
-            `tcp://host:port`; or `file:///path`, which processes find one another by.
-        timeout: How long each operation may take. Default: 30 minutes.
-        world_size: How many processes there are; from the environment where it is -1.
-        rank: This process's number; likewise.
-        store: A `TCPStore` to use instead of `init_method`; with it `rank` and `world_size` must be given.
-        group_name: Accepted; names are made here.
-        pg_options: Must be None: MLX's backends have no options.
-        device_id: Accepted; there is one GPU for each process.
-
-    Raises:
-        ValueError: where the environment, or an argument, does not say what is needed.
-        DistBackendError: where the others are not there in time, the port is taken, the host does not resolve, or world
-            sizes and ranks do not fit together.
-
     Example::
 
         >>> import lucid.distributed as dist
@@ -255,6 +237,25 @@ def init_process_group(
         >>> dist.get_world_size()
         1
         >>> dist.destroy_process_group()
+
+    Args:
+        backend (str, optional): `gloo` or `ring` (the default): MLX's ring over TCP, for both devices; `nccl`,
+            `mpi`, `jaccl`: MLX's own.
+        init_method (str, optional): `env://` (the default): MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE of the
+            environment; `tcp://host:port`; or `file:///path`, which processes find one another by.
+        timeout (datetime.timedelta or float, optional): How long each operation may take.
+        world_size (int, default: -1): How many processes there are; from the environment where it is -1.
+        rank (int, default: -1): This process's number; likewise.
+        store (Store, optional): A `TCPStore` to use instead of `init_method`; with it `rank` and `world_size` must
+            be given.
+        group_name (str, default: ""): Accepted; names are made here.
+        pg_options (object, optional): Must be None: MLX's backends have no options.
+        device_id (object, optional): Accepted; there is one GPU for each process.
+
+    Raises:
+        ValueError: where the environment, or an argument, does not say what is needed.
+        DistBackendError: where the others are not there in time, the port is taken, the host does not resolve, or world
+            sizes and ranks do not fit together.
     """
     if is_initialized():
         raise errors.ValueError("trying to initialize the default process group twice!")
@@ -443,13 +444,16 @@ def new_group(
     """A group of some of the job's processes. Every process of the job calls it, in the same order.
 
     Args:
-        ranks: Its members; all where it is None. They are numbered in ascending order, as in PyTorch.
-        timeout: How long its operations may take; the job's where it is None.
-        backend: None, or the job's.
-        pg_options: Must be None.
-        use_local_synchronization: Accepted; nobody waits here, a ring is opened by its first operation.
-        group_desc: Accepted.
-        device_id: Accepted.
+        ranks (Sequence[int], optional): Its members; all where it is None. They are numbered in ascending order,
+            as in PyTorch.
+        timeout (datetime.timedelta or float, optional): How long its operations may take; the job's where it is
+            None.
+        backend (str, optional): None, or the job's.
+        pg_options (object, optional): Must be None.
+        use_local_synchronization (bool, default: False): Accepted; nobody waits here, a ring is opened by its
+            first operation.
+        group_desc (str, optional): Accepted.
+        device_id (object, optional): Accepted.
 
     Returns:
         The group, or `GroupMember.NON_GROUP_MEMBER` where this process is not in it.

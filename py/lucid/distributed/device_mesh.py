@@ -22,12 +22,12 @@ __all__ = ["DeviceMesh", "init_device_mesh"]
 class DeviceMesh:
     """Ranks of the job in a grid.
 
-    Args:
-        device_type: The device that tensors are on: `cpu`, `gpu`.
-        mesh: The ranks, as nested lists or a tensor of integers.
-        mesh_dim_names: A name for each dimension.
-
     Every process of the job makes the same meshes in the same order.
+
+    Args:
+        device_type (str): The device that tensors are on: `cpu`, `gpu`.
+        mesh (object): The ranks, as nested lists or a tensor of integers.
+        mesh_dim_names (tuple[str, ...], optional): A name for each dimension.
     """
 
     def __init__(

@@ -147,16 +147,16 @@ class Store:
 class TCPStore(Store):
     """A store that one process serves over TCP.
 
-    Args:
-        host_name: Where the server is.
-        port: Its port; 0 for a server takes one that is free.
-        world_size: How many processes use it; taken as it is and not checked.
-        is_master: Whether this process is the server, too.
-        timeout: How long connecting, `get` and `wait` may take.
-        wait_for_workers: Accepted; clients wait for the server by themselves.
-        token: What clients have to present; see the module.
-
     Differences from PyTorch: a client without the token is refused.
+
+    Args:
+        host_name (str): Where the server is.
+        port (int, default: 0): Its port; 0 for a server takes one that is free.
+        world_size (int, optional): How many processes use it; taken as it is and not checked.
+        is_master (bool, default: False): Whether this process is the server, too.
+        timeout (datetime.timedelta or float, optional): How long connecting, `get` and `wait` may take.
+        wait_for_workers (bool, default: True): Accepted; clients wait for the server by themselves.
+        token (str, optional): What clients have to present; see the module.
     """
 
     def __init__(
@@ -253,8 +253,8 @@ class FileStore(Store):
     """A store in a file that all processes see, which a lock keeps whole.
 
     Args:
-        file_name: The file; made where it is not there.
-        world_size: How many processes use it; taken as it is.
+        file_name (str): The file; made where it is not there.
+        world_size (int, default: -1): How many processes use it; taken as it is.
     """
 
     def __init__(self, file_name: str, world_size: int = -1) -> None:

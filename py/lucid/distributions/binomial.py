@@ -17,7 +17,7 @@ class Binomial(BinaryParameter):
     """How many of `n` trials succeed: `P(k) = n! / (k! (n-k)!) · p^k (1-p)^(n-k)`.
 
     Args:
-        total_count (Tensor or int): the number of trials `n`. Default: 1.
+        total_count (Tensor or int, default: 1): the number of trials `n`.
         probs (Tensor, optional): the probability of success `p`, of a shape that broadcasts with `total_count`.
         logits (Tensor, optional): its log odds; one of the two is given.
         validate_args (bool, optional): whether to check parameters and values.

@@ -498,8 +498,8 @@ class _Cat(_Several):
 
     Args:
         cseq (sequence of Constraint): one for each piece.
-        dim (int): the dimension. Default: 0.
-        lengths (sequence of int, optional): the pieces' sizes. Default: 1 each.
+        dim (int, default: 0): the dimension.
+        lengths (sequence of int, optional): the pieces' sizes.
 
     Example:
         >>> from lucid.distributions import constraints

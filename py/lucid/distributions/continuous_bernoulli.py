@@ -21,10 +21,14 @@ class ContinuousBernoulli(BinaryParameter, ExponentialFamily):
 
     `C(λ) = 2 artanh(1 - 2λ) / (1 - 2λ)`, and 2 at `λ = 1/2`; near there a series is used.
 
+    Reference:
+        Loaiza-Ganem and Cunningham, "The continuous Bernoulli: fixing a pervasive error in variational autoencoders",
+        2019.
+
     Args:
         probs (Tensor or float, optional): `λ`, in (0, 1), any shape.
         logits (Tensor or float, optional): its log odds; one of the two is given.
-        lims (tuple of float): between these values of `λ` series are used. Default: (0.499, 0.501).
+        lims (tuple of float, optional): between these values of `λ` series are used. Default: (0.499, 0.501).
         validate_args (bool, optional): whether to check parameters and values.
 
     Raises:
@@ -33,10 +37,6 @@ class ContinuousBernoulli(BinaryParameter, ExponentialFamily):
     Example:
         >>> ContinuousBernoulli(lucid.tensor(0.5)).mean
         tensor(0.5000)
-
-    Reference:
-        Loaiza-Ganem and Cunningham, "The continuous Bernoulli: fixing a pervasive error in variational autoencoders",
-        2019.
     """
 
     arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}

@@ -68,6 +68,9 @@ class RelaxedBernoulli(TransformedDistribution):
     `p(y) = t e^d / ((1 + e^d)² y (1 - y))`, with `d = l - t logit(y)`.
     Samples are `sigmoid((logit(u) + l) / t)`; the lower the temperature `t`, the closer to 0 and 1.
 
+    Reference:
+        Maddison, Mnih and Teh, "The concrete distribution: a continuous relaxation of discrete random variables", 2017.
+
     Args:
         temperature (Tensor): `t > 0`, of a shape that broadcasts.
         probs (Tensor or float, optional): probability of 1, any shape.
@@ -80,9 +83,6 @@ class RelaxedBernoulli(TransformedDistribution):
     Example:
         >>> RelaxedBernoulli(lucid.tensor(2.2), probs=lucid.tensor([0.1, 0.9])).rsample().shape
         lucid.Size([2])
-
-    Reference:
-        Maddison, Mnih and Teh, "The concrete distribution: a continuous relaxation of discrete random variables", 2017.
     """
 
     arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}

@@ -76,6 +76,9 @@ class RelaxedOneHotCategorical(TransformedDistribution):
     `p(y) = (K-1)! t^(K-1) Π softmax(l - t log y)_k / y_k`.
     Samples are `softmax((l + g) / t)` for Gumbel noise `g`; the lower the temperature `t`, the closer to one-hot.
 
+    Reference:
+        Jang, Gu and Poole, "Categorical reparameterization with Gumbel-softmax", 2017.
+
     Args:
         temperature (Tensor): `t > 0`.
         probs (Tensor, optional): event probabilities `(..., K)`, normalised here.
@@ -88,9 +91,6 @@ class RelaxedOneHotCategorical(TransformedDistribution):
     Example:
         >>> RelaxedOneHotCategorical(lucid.tensor(0.5), logits=lucid.zeros(3)).rsample((2,)).shape
         lucid.Size([2, 3])
-
-    Reference:
-        Jang, Gu and Poole, "Categorical reparameterization with Gumbel-softmax", 2017.
     """
 
     arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}

@@ -249,8 +249,8 @@ class AffineTransform(Transform):
     Args:
         loc (Tensor or float): what is added.
         scale (Tensor or float): what is multiplied with.
-        event_dim (int): how many dimensions an event has. Default: 0.
-        cache_size (int): 0 or 1. Default: 0.
+        event_dim (int, default: 0): how many dimensions an event has.
+        cache_size (int, default: 0): 0 or 1.
 
     Example:
         >>> AffineTransform(1.0, 2.0)(lucid.tensor(3.0))

@@ -87,10 +87,11 @@ def rearrange(tensor: Tensor | Sequence[Tensor], pattern: str, **axes_lengths: i
     """Reorders, splits and merges the dimensions of a tensor.
 
     Args:
-        tensor: a tensor of any shape, or a list of tensors of one shape, which is stacked along a new first dimension.
-        pattern: both sides name the same axes: `"b (h w) c -> b c h w"`. Parentheses group axes into one dimension,
-            `...` stands for any dimensions, `1` and `()` for a dimension of size 1.
-        **axes_lengths: the lengths of axes that the shape does not determine.
+        tensor (Tensor | Sequence[Tensor]): a tensor of any shape, or a list of tensors of one shape, which is
+            stacked along a new first dimension.
+        pattern (str): both sides name the same axes: `"b (h w) c -> b c h w"`. Parentheses group axes into one
+            dimension, `...` stands for any dimensions, `1` and `()` for a dimension of size 1.
+        **axes_lengths (int): the lengths of axes that the shape does not determine.
 
     Returns:
         A tensor of the pattern's right side; a view of the input wherever `reshape` gives one.
@@ -111,11 +112,12 @@ def reduce(tensor: Tensor | Sequence[Tensor], pattern: str, reduction: Reduction
     """Reduces over the axes that only the left side names, and rearranges the others.
 
     Args:
-        tensor: a tensor of any shape, or a list of tensors of one shape, which is stacked along a new first dimension.
-        pattern: such as `"b c (h k) -> b c h"` with `k=2`, which reduces over pairs.
-        reduction: `"min"`, `"max"`, `"sum"`, `"mean"`, `"prod"`, `"any"`, `"all"`, or a function that takes the tensor
-            and a tuple of dimensions.
-        **axes_lengths: the lengths of axes that the shape does not determine.
+        tensor (Tensor | Sequence[Tensor]): a tensor of any shape, or a list of tensors of one shape, which is
+            stacked along a new first dimension.
+        pattern (str): such as `"b c (h k) -> b c h"` with `k=2`, which reduces over pairs.
+        reduction (Reduction): `"min"`, `"max"`, `"sum"`, `"mean"`, `"prod"`, `"any"`, `"all"`, or a function that
+            takes the tensor and a tuple of dimensions.
+        **axes_lengths (int): the lengths of axes that the shape does not determine.
 
     Returns:
         A tensor of the pattern's right side. Gradients of `"min"` and `"max"` are shared evenly between ties.
@@ -139,9 +141,11 @@ def repeat(tensor: Tensor | Sequence[Tensor], pattern: str, **axes_lengths: int)
     """Repeats a tensor along new axes, and rearranges the others.
 
     Args:
-        tensor: a tensor of any shape, or a list of tensors of one shape, which is stacked along a new first dimension.
-        pattern: the right side names all axes of the left one, and new ones or numbers: `"h -> (h k)"`, `"h -> h 3"`.
-        **axes_lengths: the lengths of the new axes, and of those that the shape does not determine.
+        tensor (Tensor | Sequence[Tensor]): a tensor of any shape, or a list of tensors of one shape, which is
+            stacked along a new first dimension.
+        pattern (str): the right side names all axes of the left one, and new ones or numbers: `"h -> (h k)"`, `"h
+            -> h 3"`.
+        **axes_lengths (int): the lengths of the new axes, and of those that the shape does not determine.
 
     Returns:
         A tensor of the pattern's right side; an expanded view where no new axis is grouped with another.
@@ -190,9 +194,12 @@ def einsum(*tensors_and_pattern: Any) -> Tensor:
 
         einsum(a, b, "i k, k j -> i j")[i, j] = sum_k a[i, k] b[k, j]
 
+    Differences from PyPI's `einops`: the pattern may come first, as in `lucid.einsum`.
+
     Args:
-        *tensors_and_pattern: the tensors, and after (or before) them the pattern: for each tensor its axes, separated
-            by commas, then `->` and the axes of the result. Names may have several letters; `...` broadcasts.
+        *tensors_and_pattern (object): the tensors, and after (or before) them the pattern: for each tensor its
+            axes, separated by commas, then `->` and the axes of the result. Names may have several letters; `...`
+            broadcasts.
 
     Returns:
         A tensor of the pattern's right side, in the promoted dtype.
@@ -202,8 +209,6 @@ def einsum(*tensors_and_pattern: Any) -> Tensor:
         NotImplementedError: the pattern has groups.
         ValueError: there is no tensor, no pattern, or no `->` in it.
         RuntimeError: the pattern does not fit the shapes.
-
-    Differences from PyPI's `einops`: the pattern may come first, as in `lucid.einsum`.
 
     Example:
         >>> from lucid.einops import einsum
@@ -236,8 +241,9 @@ def pack(tensors: Sequence[Tensor], pattern: str) -> tuple[Tensor, list[lucid.Si
     """Concatenates tensors whose dimensions at the place of `*` differ, these flattened into one.
 
     Args:
-        tensors: at least one tensor, each with the named axes of the pattern and any number of dimensions for `*`.
-        pattern: names and one `*`: `"batch * channel"`.
+        tensors (Sequence[Tensor]): at least one tensor, each with the named axes of the pattern and any number of
+            dimensions for `*`.
+        pattern (str): names and one `*`: `"batch * channel"`.
 
     Returns:
         The packed tensor, with one dimension for `*`, and per tensor the shape that `*` had, for `unpack`.
@@ -271,9 +277,10 @@ def unpack(tensor: Tensor, packed_shapes: Sequence[Sequence[int]], pattern: str)
     """Splits a packed tensor: the inverse of `pack`.
 
     Args:
-        tensor: a tensor with the pattern's dimensions.
-        packed_shapes: per result the shape at the place of `*`; one of them may have one -1.
-        pattern: names and one `*`, as given to `pack`.
+        tensor (Tensor): a tensor with the pattern's dimensions.
+        packed_shapes (Sequence[Sequence[int]]): per result the shape at the place of `*`; one of them may have one
+            -1.
+        pattern (str): names and one `*`, as given to `pack`.
 
     Returns:
         The tensors, views of the packed one wherever `reshape` gives one.
@@ -315,8 +322,8 @@ def parse_shape(x: Tensor, pattern: str) -> dict[str, int]:
     """Names the sizes of a tensor.
 
     Args:
-        x: a tensor, or anything with a `shape`.
-        pattern: one name for each dimension; `_` skips one, `...` any number of them.
+        x (Tensor): a tensor, or anything with a `shape`.
+        pattern (str): one name for each dimension; `_` skips one, `...` any number of them.
 
     Returns:
         The sizes by name.
@@ -354,7 +361,7 @@ def asnumpy(tensor: Tensor) -> Any:
     """Copies a tensor to the host and gives it as a NumPy array.
 
     Args:
-        tensor: a tensor of any shape, on any device.
+        tensor (Tensor): a tensor of any shape, on any device.
 
     Returns:
         An array of the same shape and dtype, without gradient.

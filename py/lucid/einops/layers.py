@@ -17,8 +17,8 @@ class Rearrange(nn.Module):
     """`rearrange` as a layer.
 
     Args:
-        pattern: both sides name the same axes.
-        **axes_lengths: the lengths of axes that the shape does not determine.
+        pattern (str): both sides name the same axes.
+        **axes_lengths (int): the lengths of axes that the shape does not determine.
 
     Raises:
         EinopsError: the pattern cannot be read; or, when called, it does not fit the shape.
@@ -46,9 +46,9 @@ class Reduce(nn.Module):
     """`reduce` as a layer.
 
     Args:
-        pattern: the axes of the left side that the right one does not name are reduced over.
-        reduction: a name or a function, as for `lucid.einops.reduce`.
-        **axes_lengths: the lengths of axes that the shape does not determine.
+        pattern (str): the axes of the left side that the right one does not name are reduced over.
+        reduction (Reduction): a name or a function, as for `lucid.einops.reduce`.
+        **axes_lengths (int): the lengths of axes that the shape does not determine.
 
     Raises:
         EinopsError: the pattern cannot be read; or, when called, it does not fit the shape.
@@ -76,13 +76,14 @@ class Reduce(nn.Module):
 class EinMix(nn.Module):
     """A product with a weight along named axes, and a bias: `einsum(input, weight) + bias`.
 
-    Args:
-        pattern: axes of the input and of the output: `"b (head c) -> b head d"`. Axes may be grouped.
-        weight_shape: the axes of the weight, without groups. Those that the output does not name are summed over.
-        bias_shape: the axes of the output along which the bias varies; `None` for no bias.
-        **axes_lengths: the length of each axis of the weight and of the bias.
-
     Both are drawn uniformly: the weight between ±sqrt(3 / fan_in), the bias between ±sqrt(1 / fan_in).
+
+    Args:
+        pattern (str): axes of the input and of the output: `"b (head c) -> b head d"`. Axes may be grouped.
+        weight_shape (str): the axes of the weight, without groups. Those that the output does not name are summed
+            over.
+        bias_shape (str, optional): the axes of the output along which the bias varies; `None` for no bias.
+        **axes_lengths (int): the length of each axis of the weight and of the bias.
 
     Raises:
         EinopsError: the pattern or a shape cannot be read, or a length is missing.

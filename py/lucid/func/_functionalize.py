@@ -16,6 +16,17 @@ def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Cal
     and, with `remove="mutations_and_views"`, no view. Here the tape, `vmap` and the GPU's graph take writes and views
     apart themselves, whether they come through this or not, so nothing is left to be rewritten: what it does is to
     check `remove`.
+
+    Args:
+        func (Callable[..., Any]): a function of tensors.
+        remove (str, default: "mutations"): "mutations" or "mutations_and_views".
+
+    Returns:
+        callable: the function.
+
+    Example:
+        >>> lucid.func.functionalize(lambda x: x.clone().add_(1))(lucid.ones(1))
+        tensor([2.])
     """
     if remove not in _KINDS:
         raise RuntimeError(

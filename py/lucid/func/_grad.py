@@ -153,6 +153,18 @@ def grad_and_value(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool
 
     With `has_aux`, `func` gives `(output, aux)`, and this `(gradient, (output, aux))`. Gradients are nested as the
     arguments are, and can be differentiated again.
+
+    Args:
+        func (Callable[..., Any]): a function that returns a 0-d tensor.
+        argnums (int or tuple of ints, default: 0): which arguments are differentiated with respect to.
+        has_aux (bool, default: False): `func` returns a pair of the value and other results.
+
+    Returns:
+        callable: returns the gradient and the value.
+
+    Example:
+        >>> lucid.func.grad_and_value(lambda x: x**2)(lucid.tensor(3.0))
+        (tensor(6.), tensor(9.))
     """
 
     @functools.wraps(func)
@@ -179,6 +191,18 @@ def grad(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) 
 
     With `has_aux`, `func` gives `(output, aux)`, and this `(gradient, aux)`. `grad(grad(f))` is the second derivative,
     and `vmap(grad(f))` gives gradients per sample.
+
+    Args:
+        func (Callable[..., Any]): a function that returns a 0-d tensor.
+        argnums (int or tuple of ints, default: 0): which arguments are differentiated with respect to.
+        has_aux (bool, default: False): `func` returns a pair of the value and other results.
+
+    Returns:
+        callable: returns the gradient, nested as the arguments.
+
+    Example:
+        >>> lucid.func.grad(lambda x: x**2)(lucid.tensor(3.0))
+        tensor(6.)
     """
     both = grad_and_value(func, argnums, has_aux)
 
@@ -195,6 +219,19 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     `primals`.
 
     With `has_aux`, `func` gives `(output, aux)`, and `aux` comes third.
+
+    Args:
+        func (Callable[..., Any]): a function of tensors.
+        *primals (object): its arguments.
+        has_aux (bool, default: False): `func` returns a pair of the output and other results.
+
+    Returns:
+        tuple: the output, and the function of a cotangent.
+
+    Example:
+        >>> y, pull = lucid.func.vjp(lambda x: x**2, lucid.tensor([1.0, 2.0]))
+        >>> pull(lucid.ones(2))
+        (tensor([2., 4.]),)
     """
     return vjp_by(func, primals, None, has_aux)
 
@@ -314,6 +351,20 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
     With `strict`, an output that does not depend on the inputs is an error instead of a zero tangent. With `has_aux`,
     `func` gives `(output, aux)`, and `aux` comes third. Runs in forward mode (`lucid.autograd.forward_ad`), at a level
     of its own, so that calls nest; a custom function needs a `jvp`.
+
+    Args:
+        func (Callable[..., Any]): a function of tensors.
+        primals (tuple): its arguments.
+        tangents (tuple): the tangents of the arguments, nested alike.
+        strict (bool, default: False): raises an error where an output does not depend on the inputs.
+        has_aux (bool, default: False): `func` returns a pair of the output and other results.
+
+    Returns:
+        tuple: the output and its tangent.
+
+    Example:
+        >>> lucid.func.jvp(lambda x: x**2, (lucid.tensor([3.0]),), (lucid.ones(1),))
+        (tensor([9.]), tensor([6.]))
     """
     where = "jvp(f, primals, tangents)"
     if not isinstance(primals, tuple):
@@ -364,7 +415,20 @@ class Linear:
 
 
 def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
-    """`func(*primals)`, and the function that takes tangents to `J · tangents` there, without running `func` again."""
+    """`func(*primals)`, and the function that takes tangents to `J · tangents` there, without running `func` again.
+
+    Args:
+        func (Callable[..., Any]): a function of tensors.
+        *primals (object): its arguments.
+
+    Returns:
+        tuple: the output, and the function of tangents.
+
+    Example:
+        >>> y, push = lucid.func.linearize(lambda x: x**2, lucid.tensor([3.0]))
+        >>> push(lucid.ones(1))
+        tensor([6.])
+    """
     linear = Linear(func, primals, "linearize(f, *primals)")
     leaves = _pytree.tree_leaves(primals)
     kinds = [[(what, getattr(x, what)) for what in ("shape", "device", "dtype")] for x in leaves]

@@ -47,6 +47,20 @@ def jacrev(
     Each output of shape (A…) and argument of shape (B…) has a block of shape (A…, B…): nested as the outputs are, and
     inside of that as the arguments. `chunk_size` rows are computed at a time, all by default. With `has_aux`, `func`
     gives `(output, aux)` and this `(jacobian, aux)`.
+
+    Args:
+        func (Callable[..., Any]): a function of tensors.
+        argnums (int or tuple of ints, default: 0): which arguments are differentiated with respect to.
+        has_aux (bool, default: False): `func` returns a pair of the output and other results.
+        chunk_size (int, optional): how many rows are computed at once; all by default.
+
+    Returns:
+        callable: returns the blocks.
+
+    Example:
+        >>> lucid.func.jacrev(lambda x: x**2)(lucid.tensor([1.0, 2.0]))
+        tensor([[2., 0.],
+                [0., 4.]])
     """
     if chunk_size is not None and chunk_size <= 0:
         raise ValueError("jacrev: `chunk_size` should be greater than 0.")
@@ -85,6 +99,20 @@ def jacfwd(
     """The function that gives the Jacobian of `func` by its arguments `argnums`, column by column.
 
     Shaped as `jacrev`'s. Columns are products `J v` (see `jvp`); `randomness` is `vmap`'s, for random ops in `func`.
+
+    Args:
+        func (Callable[..., Any]): a function of tensors.
+        argnums (int or tuple of ints, default: 0): which arguments are differentiated with respect to.
+        has_aux (bool, default: False): `func` returns a pair of the output and other results.
+        randomness (str, default: "error"): "error", "same" or "different": what random ops in `func` do.
+
+    Returns:
+        callable: returns the blocks.
+
+    Example:
+        >>> lucid.func.jacfwd(lambda x: x**2)(lucid.tensor([1.0, 2.0]))
+        tensor([[2., 0.],
+                [0., 4.]])
     """
     check_randomness(randomness)
 
@@ -129,5 +157,18 @@ def _shown(x: Tensor, level: int) -> Tensor:
 
 
 def hessian(func: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
-    """The function that gives the Hessian of `func` by its arguments `argnums`: `jacfwd(jacrev(func))`."""
+    """The function that gives the Hessian of `func` by its arguments `argnums`: `jacfwd(jacrev(func))`.
+
+    Args:
+        func (Callable[..., Any]): a function that returns a 0-d tensor.
+        argnums (int or tuple of ints, default: 0): which arguments are differentiated with respect to.
+
+    Returns:
+        callable: returns the blocks.
+
+    Example:
+        >>> lucid.func.hessian(lambda x: (x**3).sum())(lucid.tensor([1.0, 2.0]))
+        tensor([[ 6.,  0.],
+                [ 0., 12.]])
+    """
     return jacfwd(jacrev(func, argnums), argnums)

@@ -25,6 +25,24 @@ def functional_call(
     must be named and nothing else (a RuntimeError). A name in a module that is not there is an AttributeError.
     Parameters that the module uses under several names are replaced together unless `tie_weights` is false. `args` that
     is no tuple is one argument.
+
+    Args:
+        module (Module): the module to call.
+        parameter_and_buffer_dicts (Mapping[str, Tensor] | Sequence[Mapping[str, Tensor]]): tensors by dotted name,
+            of the shapes of the module's own; or several such dicts.
+        args (object, optional): the arguments, a tuple, or the only one.
+        kwargs (dict[str, Any], optional): the keyword arguments.
+        tie_weights (bool, default: True): replaces all names of a shared tensor.
+        strict (bool, default: False): all parameters and buffers must be named, and nothing else.
+
+    Returns:
+        object: what the module's `forward` returns.
+
+    Example:
+        >>> from lucid import nn
+        >>> layer = nn.Linear(2, 1, bias=False)
+        >>> lucid.func.functional_call(layer, {"weight": lucid.ones(1, 2)}, (lucid.ones(1, 2),))
+        tensor([[2.]])
     """
     if isinstance(parameter_and_buffer_dicts, Mapping):
         given = dict(parameter_and_buffer_dicts)
@@ -105,6 +123,18 @@ def stack_module_state(models: Sequence[Any]) -> tuple[dict[str, Tensor], dict[s
 
     For `vmap` over an ensemble, with `functional_call`. Stacked parameters are leaves that require gradients, as
     theirs do.
+
+    Args:
+        models (sequence of Modules): modules of one class.
+
+    Returns:
+        tuple of dicts: parameters and buffers by name, each with a new first dimension.
+
+    Example:
+        >>> from lucid import nn
+        >>> params, buffers = lucid.func.stack_module_state([nn.Linear(2, 1), nn.Linear(2, 1)])
+        >>> params["weight"].shape
+        lucid.Size([2, 1, 2])
     """
     if len(models) == 0:
         raise RuntimeError("stack_module_state: Expected at least one model, got 0.")
@@ -132,6 +162,17 @@ def replace_all_batch_norm_modules_(root: Any) -> Any:
     """Takes the running statistics away from every batch norm in `root`, itself among them; gives `root` back.
 
     Batch norms then use the batch's own statistics, and write to no buffer, which inside of `vmap` they could not.
+
+    Args:
+        root (Module): the root of the tree, which is changed.
+
+    Returns:
+        Module: `root` itself.
+
+    Example:
+        >>> from lucid import nn
+        >>> lucid.func.replace_all_batch_norm_modules_(nn.BatchNorm1d(2)).track_running_stats
+        False
     """
     from lucid.nn.modules.batchnorm import _BatchNorm
 

@@ -55,6 +55,23 @@ def vmap(
     lucid.vmap(lucid.dot)(x, y)                  # rows of (N, D) with rows of (N, D): (N,)
     lucid.vmap(lucid.func.grad(loss), in_dims=(None, 0, 0))(params, x, y)    # gradients per sample
     ```
+
+    Args:
+        func (Callable[..., Any]): a function of tensors.
+        in_dims (int, None or nest of these, default: 0): which dimension of each argument counts the samples; None
+            for what all share.
+        out_dims (int or nest of ints, default: 0): where that dimension is in each result.
+        randomness (str, default: "error"): "error", "same" or "different": what random ops in `func` do.
+        chunk_size (int, optional): how many samples run at once; all by default.
+        strategy (str, default: "vectorize"): accepted for compatibility.
+
+    Returns:
+        callable: the function of batches.
+
+    Example:
+        >>> dot = lucid.vmap(lambda x, y: x @ y)
+        >>> dot(lucid.tensor([[1.0, 2.0], [3.0, 4.0]]), lucid.ones(2, 2))
+        tensor([3., 7.])
     """
     check_randomness(randomness)
     if chunk_size is not None and chunk_size <= 0:
@@ -272,6 +289,17 @@ def debug_unwrap(tensor: Tensor, *, recurse: bool = True) -> Tensor:
     """What a tensor inside of `vmap` is made of: all samples at once, in front. For debuggers, not for computing with.
 
     At all levels unless `recurse` is off; any other tensor is given back.
+
+    Args:
+        tensor (Tensor): a tensor inside of `vmap`, of any shape.
+        recurse (bool, default: True): unwraps all levels.
+
+    Returns:
+        Tensor: the batch.
+
+    Example:
+        >>> lucid.func.debug_unwrap(lucid.ones(1))
+        tensor([1.])
     """
     while (parts := _C._vmap_parts(tensor)) is not None:
         tensor = parts[2]

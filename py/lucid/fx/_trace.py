@@ -44,7 +44,7 @@ def wrap(fn_or_name: F) -> F:
     """Makes a function one node of graphs: what it does is not traced. At the top of a module, or as a decorator.
 
     Args:
-        fn_or_name: a function of the calling module, or its name (of a builtin, too).
+        fn_or_name (F): a function of the calling module, or its name (of a builtin, too).
 
     Returns:
         What it is given.
@@ -199,13 +199,14 @@ _Patch = tuple[Any, str, Any, bool]
 class Tracer(TracerBase):
     """Records the graph of a module or function.
 
-    Args:
-        autowrap_modules: modules of Python whose functions are recorded as they are where a proxy is among their
-            arguments: `math` by default.
-        autowrap_functions: further such functions.
-        param_shapes_constant: for PyTorch's sake; shapes of parameters are read as they are.
-
     A subclass may say otherwise which modules are leaves (`is_leaf_module`), and what calls become.
+
+    Args:
+        autowrap_modules (tuple[types.ModuleType, ...], optional): modules of Python whose functions are recorded
+            as they are where a proxy is among their arguments: `math` by default.
+        autowrap_functions (tuple[Callable[..., Any], ...], optional): further such functions.
+        param_shapes_constant (bool, default: False): for PyTorch's sake; shapes of parameters are read as they
+            are.
     """
 
     def __init__(
@@ -472,8 +473,9 @@ def symbolic_trace(root: Any, concrete_args: dict[str, Any] | None = None) -> Gr
     """Records a module or function as a `GraphModule`.
 
     Args:
-        root: a module or a function. Its flow must not depend on values; layers of `lucid.nn` become one node each.
-        concrete_args: values of arguments, which become constants.
+        root (object): a module or a function. Its flow must not depend on values; layers of `lucid.nn` become one
+            node each.
+        concrete_args (dict[str, Any], optional): values of arguments, which become constants.
 
     Returns:
         A `GraphModule` that shares the parameters and buffers of `root`.

@@ -19,9 +19,9 @@ class Interpreter:
     """Runs a graph; a subclass changes what a kind of node does.
 
     Args:
-        module: a `GraphModule`, or a module that `graph` refers to.
-        garbage_collect_values: whether values are dropped as soon as nothing takes them.
-        graph: a graph instead of the module's own.
+        module (Module): a `GraphModule`, or a module that `graph` refers to.
+        garbage_collect_values (bool, default: True): whether values are dropped as soon as nothing takes them.
+        graph (Graph, optional): a graph instead of the module's own.
 
     Example:
         >>> class Negative(lucid.fx.Interpreter):
@@ -147,7 +147,7 @@ class Transformer(Interpreter):
     """Makes another `GraphModule`: methods get proxies, and what they do becomes the new graph.
 
     Args:
-        module: a `GraphModule`.
+        module (GraphModule): a `GraphModule`.
 
     Example:
         >>> class Square(lucid.fx.Transformer):

@@ -51,9 +51,9 @@ def replace_pattern(gm: GraphModule, pattern: Any, replacement: Any) -> list[Mat
     """Replaces the parts of a graph that match a pattern.
 
     Args:
-        gm: the module, changed and recompiled.
-        pattern: a function, module or graph with one result. Its arguments match any value.
-        replacement: likewise, with the same arguments.
+        gm (GraphModule): the module, changed and recompiled.
+        pattern (object): a function, module or graph with one result. Its arguments match any value.
+        replacement (object): likewise, with the same arguments.
 
     Returns:
         The matches. Matches do not overlap, and what is inside of one is used only there.

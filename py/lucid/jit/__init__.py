@@ -146,16 +146,16 @@ def script(
 ) -> T:
     """Returns what it is given: a module, a function or a class, which stays Python.
 
+    Differences from PyTorch: there the result is compiled and is a `ScriptModule`, a `ScriptFunction` or a class; it
+    has `code`, `graph` and `save`. Code that asks `isinstance(obj, ScriptModule)` is answered `False` here.
+
     Args:
-        obj: a module, a function, a class, or another object.
-        optimize: deprecated in PyTorch; must be `None`.
-        example_inputs: arguments that PyTorch infers types from; not called here.
+        obj (T): a module, a function, a class, or another object.
+        optimize (object, optional): deprecated in PyTorch; must be `None`.
+        example_inputs (object, optional): arguments that PyTorch infers types from; not called here.
 
     Returns:
         `obj` itself.
-
-    Differences from PyTorch: there the result is compiled and is a `ScriptModule`, a `ScriptFunction` or a class; it
-    has `code`, `graph` and `save`. Code that asks `isinstance(obj, ScriptModule)` is answered `False` here.
 
     Example:
         >>> @lucid.jit.script
@@ -214,22 +214,24 @@ def trace(
 ) -> T:
     """Calls a function or module with example inputs, and returns it as it is.
 
+    Differences from PyTorch: there the ops of the call are recorded and later calls replay them, without Python.
+
     Args:
-        func: a function or a module.
-        example_inputs: a tuple of arguments, or one tensor.
-        check_trace: whether to call it twice and warn if the results differ by more than `check_tolerance`.
-        check_inputs: further tuples of arguments, which are called too.
-        check_tolerance: relative.
-        strict, optimize: of PyTorch's tracer; without meaning where the function stays Python.
-        example_kwarg_inputs: arguments by name, instead of `example_inputs`.
+        func (T): a function or a module.
+        example_inputs (object, optional): a tuple of arguments, or one tensor.
+        optimize (object, optional): of PyTorch's tracer; without meaning where the function stays Python.
+        check_trace (bool, default: True): whether to call it twice and warn if the results differ by more than
+            `check_tolerance`.
+        check_inputs (object, optional): further tuples of arguments, which are called too.
+        check_tolerance (float, default: 1e-05): relative.
+        strict (bool, default: True): of PyTorch's tracer; without meaning where the function stays Python.
+        example_kwarg_inputs (dict[str, typing.Any], optional): arguments by name, instead of `example_inputs`.
 
     Returns:
         `func` itself, which heeds its Python control flow in later calls.
 
     Raises:
         RuntimeError: both or neither of `example_inputs` and `example_kwarg_inputs` are given.
-
-    Differences from PyTorch: there the ops of the call are recorded and later calls replay them, without Python.
 
     Example:
         >>> f = lucid.jit.trace(lambda x: x * 2, lucid.ones(2))
@@ -262,10 +264,14 @@ def trace_module(
     """Calls methods of a module with example inputs, and returns the module as it is.
 
     Args:
-        mod: a module.
-        inputs: by the name of a method its arguments: a tuple, or one tensor.
-        check_trace, check_inputs, check_tolerance, strict, optimize: see `trace`.
-        example_inputs_is_kwarg: whether the arguments are dicts of names.
+        mod (T): a module.
+        inputs (dict): by the name of a method its arguments: a tuple, or one tensor.
+        optimize (object, optional): see `trace`.
+        check_trace (bool, default: True): see `trace`.
+        check_inputs (object, optional): see `trace`.
+        check_tolerance (float, default: 1e-05): see `trace`.
+        strict (bool, default: True): see `trace`.
+        example_inputs_is_kwarg (bool, default: False): whether the arguments are dicts of names.
 
     Returns:
         `mod` itself.
@@ -303,7 +309,7 @@ def ignore(drop: Any = False, **kwargs: Any) -> Any:
     """Marks a function that PyTorch's script compiler calls as Python. Returns the function; also used as `@ignore()`.
 
     Args:
-        drop: the function, or a bool as PyTorch takes it.
+        drop (object, default: False): the function, or a bool as PyTorch takes it.
 
     Raises:
         RuntimeError: `drop` is neither.
@@ -374,8 +380,9 @@ def isinstance(obj: Any, target_type: Any) -> bool:
     """Whether an object is of a type, whose parameters count: `List[int]`, `Dict[str, Tensor]`, `Optional[…]`.
 
     Args:
-        obj: any object. The elements of lists, tuples and dicts are looked at; an empty one fits any parameter.
-        target_type: a type, or a tuple of types.
+        obj (object): any object. The elements of lists, tuples and dicts are looked at; an empty one fits any
+            parameter.
+        target_type (object): a type, or a tuple of types.
 
     Returns:
         A bool.

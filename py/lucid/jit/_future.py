@@ -78,8 +78,9 @@ def fork(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Future:
     """Calls a function in a thread of its own.
 
     Args:
-        func: a function.
-        *args, **kwargs: its arguments.
+        func (Callable[..., Any]): a function.
+        *args (object): its arguments.
+        **kwargs (object): its arguments.
 
     Returns:
         A future of its result. Grad mode is that of the caller.

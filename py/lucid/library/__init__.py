@@ -62,10 +62,10 @@ def infer_schema(prototype_function: Callable[..., Any], /, *, mutates_args: Any
     """Reads the schema of a function from its annotations.
 
     Args:
-        prototype_function: every argument and the result have annotations: `Tensor`, `int`, `float`, `bool`, `str`,
-            `dtype`, `device`, lists and `Optional` of these, and tuples of results.
-        mutates_args: the names of the arguments that it writes to, or `"unknown"`: all tensors.
-        op_name: the name before the schema.
+        prototype_function (Callable[..., Any]): every argument and the result have annotations: `Tensor`, `int`,
+            `float`, `bool`, `str`, `dtype`, `device`, lists and `Optional` of these, and tuples of results.
+        mutates_args (object): the names of the arguments that it writes to, or `"unknown"`: all tensors.
+        op_name (str, optional): the name before the schema.
 
     Returns:
         The schema as text.
@@ -151,22 +151,22 @@ def custom_op(
 ) -> Any:
     """Makes a custom op of a function.
 
+    Differences from PyTorch: an op without a rule for vmap is called once for each sample.
+
     Args:
-        name: `namespace::name`.
-        fn: the function, its arguments and result annotated; or `None` for a decorator. Its results must be no
-            arguments of it.
-        mutates_args: the names of the arguments that it writes to, or `"unknown"`.
-        device_types: the devices that it is a kernel of; `None` for all.
-        schema: instead of one from annotations.
-        tags: taken for PyTorch's sake; they only tell a compiler what it may do.
+        name (str): `namespace::name`.
+        fn (Callable[..., Any], optional): the function, its arguments and result annotated; or `None` for a
+            decorator. Its results must be no arguments of it.
+        mutates_args (str | Iterable[str]): the names of the arguments that it writes to, or `"unknown"`.
+        device_types (str | Iterable[str], optional): the devices that it is a kernel of; `None` for all.
+        schema (str, optional): instead of one from annotations.
+        tags (object, optional): taken for PyTorch's sake; they only tell a compiler what it may do.
 
     Returns:
         A `CustomOpDef`, or the decorator.
 
     Raises:
         ValueError: the name, an annotation or the schema cannot be read.
-
-    Differences from PyTorch: an op without a rule for vmap is called once for each sample.
 
     Example:
         >>> @lucid.library.custom_op("docs::double", mutates_args=())
@@ -197,10 +197,10 @@ def define(qualname: str, schema: str, *, lib: Library | None = None, tags: Any 
     """Defines an op by its schema; kernels are registered afterwards.
 
     Args:
-        qualname: `namespace::name`.
-        schema: `(Tensor x, float y=1.0) -> Tensor`.
-        lib: a library that the op is removed with.
-        tags: see `custom_op`.
+        qualname (str): `namespace::name`.
+        schema (str): `(Tensor x, float y=1.0) -> Tensor`.
+        lib (Library, optional): a library that the op is removed with.
+        tags (object, optional): see `custom_op`.
 
     Raises:
         ValueError: the name or the schema cannot be read.
@@ -239,10 +239,11 @@ def impl(qualname: Any, types: Any, func: Callable[..., Any] | None = None, *, l
     """Registers a kernel of an op.
 
     Args:
-        qualname: `namespace::name`. Or a `Library`, then `types` is the op's name and `func` a dispatch key.
-        types: `"cpu"`, `"cuda"`, …, a list of these, or `"default"` for all devices.
-        func: the kernel, or `None` for a decorator.
-        lib: taken for PyTorch's sake.
+        qualname (object): `namespace::name`. Or a `Library`, then `types` is the op's name and `func` a dispatch
+            key.
+        types (object): `"cpu"`, `"cuda"`, …, a list of these, or `"default"` for all devices.
+        func (Callable[..., Any], optional): the kernel, or `None` for a decorator.
+        lib (Library, optional): taken for PyTorch's sake.
 
     Returns:
         The kernel, or the decorator.
@@ -276,10 +277,11 @@ def register_kernel(
     """Registers the kernel of one or several devices.
 
     Args:
-        op: the op or its name.
-        device_types: `"cpu"`, `"cuda"` or another name of the GPU device, a list of these, or `None` for all devices.
-        func: the kernel, or `None` for a decorator.
-        lib: taken for PyTorch's sake.
+        op (object): the op or its name.
+        device_types (object): `"cpu"`, `"cuda"` or another name of the GPU device, a list of these, or `None` for
+            all devices.
+        func (Callable[..., Any], optional): the kernel, or `None` for a decorator.
+        lib (Library, optional): taken for PyTorch's sake.
 
     Raises:
         RuntimeError: there is no such op, or no such device.
@@ -307,12 +309,14 @@ def register_fake(
 ) -> Any:
     """Registers the function that gives empty results of an op's shapes and dtypes; `opcheck` compares it.
 
-    Args:
-        op: the op or its name.
-        func: takes the op's arguments and gives tensors of the right shape and dtype, or `None` for a decorator.
-        lib, allow_override: taken for PyTorch's sake.
-
     Differences from PyTorch: there it runs while a program is traced. Calls here run the kernel.
+
+    Args:
+        op (object): the op or its name.
+        func (Callable[..., Any], optional): takes the op's arguments and gives tensors of the right shape and
+            dtype, or `None` for a decorator.
+        lib (Library, optional): taken for PyTorch's sake.
+        allow_override (bool, default: False): taken for PyTorch's sake.
     """
     found = _operator(op)
 
@@ -337,12 +341,14 @@ def register_autograd(
     """Registers the gradient of an op.
 
     Args:
-        op: the op or its name.
-        backward: `backward(ctx, *grads)` gives a gradient, or `None`, for each positional argument, and a list of them
-            for a list of tensors. It is recorded under `create_graph`, so that gradients of gradients work.
-        setup_context: `setup_context(ctx, inputs, output)`, or with arguments by name `setup_context(ctx, inputs,
-            keyword_only_inputs, output)`: saves what `backward` needs with `ctx.save_for_backward` or as attributes.
-        lib: taken for PyTorch's sake.
+        op (object): the op or its name.
+        backward (Callable[..., Any]): `backward(ctx, *grads)` gives a gradient, or `None`, for each positional
+            argument, and a list of them for a list of tensors. It is recorded under `create_graph`, so that
+            gradients of gradients work.
+        setup_context (Callable[..., Any], optional): `setup_context(ctx, inputs, output)`, or with arguments by
+            name `setup_context(ctx, inputs, keyword_only_inputs, output)`: saves what `backward` needs with
+            `ctx.save_for_backward` or as attributes.
+        lib (Library, optional): taken for PyTorch's sake.
 
     Raises:
         RuntimeError: there is no such op, or it writes to its arguments.
@@ -359,9 +365,10 @@ def register_vmap(op: Any, func: Callable[..., Any] | None = None, /, *, lib: Li
     """Registers how an op computes all samples of `vmap` at once.
 
     Args:
-        op: the op or its name.
-        func: `func(info, in_dims, *args, **kwargs)` gives `(result, out_dims)`; or `None` for a decorator.
-        lib: taken for PyTorch's sake.
+        op (object): the op or its name.
+        func (Callable[..., Any], optional): `func(info, in_dims, *args, **kwargs)` gives `(result, out_dims)`; or
+            `None` for a decorator.
+        lib (Library, optional): taken for PyTorch's sake.
     """
     found = _operator(op)
 
@@ -376,10 +383,10 @@ def register_autocast(op: Any, device_type: str, cast_inputs: lucid.dtype, /, *,
     """Registers the dtype that an op's floating-point inputs are cast to under autocast.
 
     Args:
-        op: the op or its name.
-        device_type: `"cpu"`, or `"cuda"` or another name of the GPU device.
-        cast_inputs: the dtype.
-        lib: taken for PyTorch's sake.
+        op (object): the op or its name.
+        device_type (str): `"cpu"`, or `"cuda"` or another name of the GPU device.
+        cast_inputs (lucid.dtype): the dtype.
+        lib (Library, optional): taken for PyTorch's sake.
 
     Raises:
         ValueError: another device, or no dtype.
@@ -397,10 +404,10 @@ def register_torch_dispatch(
     """Registers what an op does with tensors of a subclass.
 
     Args:
-        op: the op or its name.
-        torch_dispatch_class: the subclass of `Tensor`.
-        func: `func(cls, op, types, args, kwargs)`, or `None` for a decorator.
-        lib: taken for PyTorch's sake.
+        op (object): the op or its name.
+        torch_dispatch_class (object): the subclass of `Tensor`.
+        func (Callable[..., Any], optional): `func(cls, op, types, args, kwargs)`, or `None` for a decorator.
+        lib (Library, optional): taken for PyTorch's sake.
     """
     found = _operator(op)
 
@@ -415,9 +422,9 @@ class Library:
     """Ops of a namespace, defined and implemented by hand.
 
     Args:
-        ns: the namespace.
-        kind: `"DEF"`, `"FRAGMENT"` or `"IMPL"`.
-        dispatch_key: the key of `impl` by default.
+        ns (str): the namespace.
+        kind (str): `"DEF"`, `"FRAGMENT"` or `"IMPL"`.
+        dispatch_key (str, default: ""): the key of `impl` by default.
 
     Raises:
         ValueError: another kind.
@@ -543,13 +550,15 @@ def opcheck(
     """Tests what was registered for an op on a call.
 
     Args:
-        op: the op.
-        args, kwargs: of the call.
-        test_utils: which tests: `"test_schema"` (only what the schema says is written to, and results are no
-            arguments), `"test_autograd_registration"` (inputs that need a gradient get one), `"test_faketensor"`
-            (the function of shapes gives the kernel's shapes and dtypes).
-        raise_exception: whether a failure is raised, or given in the result.
-        atol, rtol: taken for PyTorch's sake.
+        op (object): the op.
+        args (tuple[Any, ...]): of the call.
+        kwargs (dict[str, Any], optional): of the call.
+        test_utils (object, optional): which tests: `"test_schema"` (only what the schema says is written to, and
+            results are no arguments), `"test_autograd_registration"` (inputs that need a gradient get one),
+            `"test_faketensor"` (the function of shapes gives the kernel's shapes and dtypes).
+        raise_exception (bool, default: True): whether a failure is raised, or given in the result.
+        atol (float, optional): taken for PyTorch's sake.
+        rtol (float, optional): taken for PyTorch's sake.
 
     Returns:
         By test `"SUCCESS"`, or the error.

@@ -77,12 +77,18 @@ def attention2d(q: Any, k: Any, v: Any, causal: bool = False, device: Any = "met
 
     `out = softmax(q kᵀ / sqrt(d)) v`, each row's softmax over the keys, or over those up to its own with `causal`.
 
+    Example::
+
+        >>> import lucid.lightning as lc
+        >>> lc.attention2d([[1.0]], [[2.0]], [[5.0]], False, "cpu")
+        [[5.0]]
+
     Args:
-        q: `(s, d)`, float32: a NumPy array, a list of lists or a `lucid.Tensor`.
-        k: `(t, d)`.
-        v: `(t, e)`.
-        causal: A query sees the keys up to its own position alone.
-        device: `"metal"`, `"cuda"`, `"cpu"` or `"auto"`.
+        q (object): `(s, d)`, float32: a NumPy array, a list of lists or a `lucid.Tensor`.
+        k (object): `(t, d)`.
+        v (object): `(t, e)`.
+        causal (bool, default: False): A query sees the keys up to its own position alone.
+        device (lucid.device or str, default: "metal"): `"metal"`, `"cuda"`, `"cpu"` or `"auto"`.
 
     Returns:
         `(s, e)`, of the operands' kind.
@@ -90,12 +96,6 @@ def attention2d(q: Any, k: Any, v: Any, causal: bool = False, device: Any = "met
     Raises:
         ShapeMismatch: The shapes do not fit.
         DtypeMismatch: One is not float32.
-
-    Example::
-
-        >>> import lucid.lightning as lc
-        >>> lc.attention2d([[1.0]], [[2.0]], [[5.0]], False, "cpu")
-        [[5.0]]
     """
     direct = _direct.attention(q, k, v, causal, device)
     if direct is not None:
@@ -152,19 +152,23 @@ def attention_forward(
 ) -> Any:
     """`attention2d` whose sizes are given, so that operands may be flat.
 
-    Args:
-        q, k, v: `(seq_len, head_dim)` or `(seq_len * head_dim,)`, float32.
-        seq_len, head_dim: The sizes.
-        causal, device: As in `attention2d`.
-
-    Returns:
-        Flat where `q` is, else `(seq_len, head_dim)`, of the operands' kind.
-
     Example::
 
         >>> import lucid.lightning as lc
         >>> lc.attention_forward([1.0], [2.0], [5.0], 1, 1, False, "cpu")
         [5.0]
+
+    Args:
+        q (object): `(seq_len, head_dim)` or `(seq_len * head_dim,)`, float32.
+        k (object): `(seq_len, head_dim)` or `(seq_len * head_dim,)`, float32.
+        v (object): `(seq_len, head_dim)` or `(seq_len * head_dim,)`, float32.
+        seq_len (int): The sizes.
+        head_dim (int): The sizes.
+        causal (bool, default: False): As in `attention2d`.
+        device (lucid.device or str, default: "metal"): As in `attention2d`.
+
+    Returns:
+        Flat where `q` is, else `(seq_len, head_dim)`, of the operands' kind.
     """
     return forward("attention_forward()", q, k, v, seq_len, head_dim, causal, device)
 
@@ -172,18 +176,20 @@ def attention_forward(
 class AttentionSession(Session):
     """Attention of one shape whose operands stay on the device, with a training step for the values.
 
-    Args:
-        seq_len, head_dim: The shape of q, k, v and the result.
-        causal: As in `attention2d`.
-        device: As in `attention2d`.
-        policy: What is uploaded, downloaded and waited for; everything at each call by default.
-
     Example::
 
         >>> import lucid.lightning as lc
         >>> session = lc.AttentionSession(1, 1, device="cpu")
         >>> session.forward([1.0], [2.0], [5.0])
         [5.0]
+
+    Args:
+        seq_len (int): The shape of q, k, v and the result.
+        head_dim (int): The shape of q, k, v and the result.
+        causal (bool, default: False): As in `attention2d`.
+        device (lucid.device or str, default: "metal"): As in `attention2d`.
+        policy (AttentionIoPolicy, optional): What is uploaded, downloaded and waited for; everything at each call
+            by default.
     """
 
     def __init__(

@@ -130,14 +130,22 @@ def conv2d_nchw(
 
     `out[n, o, i, j] = b[o] + sum_{c, p, q} w[o, c, p, q] * x[n, c, i * stride_h + p - pad_h, j * stride_w + q - pad_w]`
 
+    Example::
+
+        >>> import lucid.lightning as lc
+        >>> lc.conv2d_nchw([[[[1.0, 2.0]]]], [[[[3.0]]]], [1.0], device="cpu")
+        [[[[4.0, 7.0]]]]
+
     Args:
-        x: `(n, c, h, w)`, float32: a NumPy array, nested lists or a `lucid.Tensor`.
-        w: `(out, c, kh, kw)`, as `x`.
-        b: `(out,)`, as `x`, or `None`.
-        stride_h, stride_w: From 1 on.
-        pad_h, pad_w: Zeros on both sides, from 0 on.
-        device: `"metal"`, `"cuda"`, `"cpu"` or `"auto"`. Arrays of at most `CJ_CONV2D_CPU_CROSSOVER_MACS`
-            multiply-accumulates are computed on the CPU (see `CrossoverPolicy`).
+        x (object): `(n, c, h, w)`, float32: a NumPy array, nested lists or a `lucid.Tensor`.
+        w (object): `(out, c, kh, kw)`, as `x`.
+        b (object, optional): `(out,)`, as `x`, or `None`.
+        stride_h (int, default: 1): From 1 on.
+        stride_w (int, default: 1): From 1 on.
+        pad_h (int, default: 0): Zeros on both sides, from 0 on.
+        pad_w (int, default: 0): Zeros on both sides, from 0 on.
+        device (lucid.device or str, default: "metal"): `"metal"`, `"cuda"`, `"cpu"` or `"auto"`. Arrays of at most
+            `CJ_CONV2D_CPU_CROSSOVER_MACS` multiply-accumulates are computed on the CPU (see `CrossoverPolicy`).
 
     Returns:
         `(n, out, h', w')` with `h' = (h + 2 * pad_h - kh) // stride_h + 1`, of the operands' kind.
@@ -146,12 +154,6 @@ def conv2d_nchw(
         ShapeMismatch: The shapes do not fit, or the kernel is larger than the padded image.
         DtypeMismatch: One is not float32.
         ValueError: A stride or padding is out of its range.
-
-    Example::
-
-        >>> import lucid.lightning as lc
-        >>> lc.conv2d_nchw([[[[1.0, 2.0]]]], [[[[3.0]]]], [1.0], device="cpu")
-        [[[[4.0, 7.0]]]]
     """
     return conv("conv2d_nchw()", x, w, b, (stride_h, stride_w, pad_h, pad_w), device, False)
 

@@ -56,9 +56,16 @@ def _vectors(op: str, a: Any, b: Any) -> tuple[Any, Tensor, Tensor]:
 def vector_add(a: Any, b: Any, device: Any = "metal") -> Any:
     """`a + b` of two vectors, or arrays of one shape.
 
+    Example::
+
+        >>> import lucid.lightning as lc
+        >>> lc.vector_add([1.0, 2.0], [3.0, 4.0], "cpu")
+        [4.0, 6.0]
+
     Args:
-        a, b: float32 NumPy arrays, lists or tensors of one shape.
-        device: `"metal"`, `"cuda"`, `"cpu"` or `"auto"`.
+        a (object): float32 NumPy arrays, lists or tensors of one shape.
+        b (object): float32 NumPy arrays, lists or tensors of one shape.
+        device (lucid.device or str, default: "metal"): `"metal"`, `"cuda"`, `"cpu"` or `"auto"`.
 
     Returns:
         The sum, of the operands' kind and shape.
@@ -66,12 +73,6 @@ def vector_add(a: Any, b: Any, device: Any = "metal") -> Any:
     Raises:
         ShapeMismatch: The shapes differ; nothing is broadcast.
         DtypeMismatch: One is not float32.
-
-    Example::
-
-        >>> import lucid.lightning as lc
-        >>> lc.vector_add([1.0, 2.0], [3.0, 4.0], "cpu")
-        [4.0, 6.0]
     """
     direct = _direct.binary(a, b, device, _C.add)
     if direct is not None:
@@ -138,10 +139,18 @@ def _matrix_into(op: str, compute: Two, a: Any, b: Any, out: Any, rows: Any, col
 def matrix_sub(a: Any, b: Any, rows: int | None = None, cols: int | None = None, device: Any = "metal") -> Any:
     """`a - b` of two matrices.
 
+    Example::
+
+        >>> import lucid.lightning as lc
+        >>> lc.matrix_sub([3.0, 4.0], [1.0, 1.0], 1, 2, "cpu")
+        [2.0, 3.0]
+
     Args:
-        a, b: `(rows, cols)` or `(rows * cols,)`, float32 NumPy arrays, lists or tensors.
-        rows, cols: The sizes; needed where the operands are flat.
-        device: As in `vector_add`.
+        a (object): `(rows, cols)` or `(rows * cols,)`, float32 NumPy arrays, lists or tensors.
+        b (object): `(rows, cols)` or `(rows * cols,)`, float32 NumPy arrays, lists or tensors.
+        rows (int, optional): The sizes; needed where the operands are flat.
+        cols (int, optional): The sizes; needed where the operands are flat.
+        device (lucid.device or str, default: "metal"): As in `vector_add`.
 
     Returns:
         The difference, flat where `a` is, of the operands' kind.
@@ -149,12 +158,6 @@ def matrix_sub(a: Any, b: Any, rows: int | None = None, cols: int | None = None,
     Raises:
         ShapeMismatch: An operand has another size.
         DtypeMismatch: One is not float32.
-
-    Example::
-
-        >>> import lucid.lightning as lc
-        >>> lc.matrix_sub([3.0, 4.0], [1.0, 1.0], 1, 2, "cpu")
-        [2.0, 3.0]
     """
     return _matrix("matrix_sub()", SUB, a, b, rows, cols, device)
 

@@ -27,7 +27,7 @@ def set_backend(name: str) -> None:
     """Sets the engine of the integrated API.
 
     Args:
-        name: `"lightning"` (Lucid's), `"torch"`, `"mlx"`, or `"auto"`, which is Lucid's: it computes
+        name (str): `"lightning"` (Lucid's), `"torch"`, `"mlx"`, or `"auto"`, which is Lucid's: it computes
             wherever it can be imported.
 
     Raises:

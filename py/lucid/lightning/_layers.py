@@ -113,8 +113,9 @@ class Linear(Layer):
     """`x @ weight + bias`, with `weight` of shape `(in_features, out_features)`.
 
     Args:
-        in_features, out_features: The last size of the input and of the result.
-        bias: Add one.
+        in_features (int): The last size of the input and of the result.
+        out_features (int): The last size of the input and of the result.
+        bias (bool, default: True): Add one.
     """
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
@@ -156,8 +157,8 @@ class LayerNorm(Layer):
     """`weight * (x - mean) / sqrt(var + eps) + bias` over the last dimension.
 
     Args:
-        features: Its size.
-        eps: Added to the variance.
+        features (int): Its size.
+        eps (float, default: 1e-05): Added to the variance.
     """
 
     def __init__(self, features: int, eps: float = 1e-5) -> None:
@@ -199,9 +200,12 @@ class Conv2d(Layer):
     """A convolution of images in NCHW with `weight` of shape `(out_channels, in_channels, k, k)`.
 
     Args:
-        in_channels, out_channels: Channels of the input and of the result.
-        kernel_size, stride, padding: Of both dimensions.
-        bias: Add one of shape `(out_channels,)`.
+        in_channels (int): Channels of the input and of the result.
+        out_channels (int): Channels of the input and of the result.
+        kernel_size (int): Of both dimensions.
+        stride (int, default: 1): Of both dimensions.
+        padding (int, default: 0): Of both dimensions.
+        bias (bool, default: True): Add one of shape `(out_channels,)`.
     """
 
     def __init__(
@@ -271,8 +275,8 @@ class SGD:
     """Gradient descent: `parameter -= lr * grad`.
 
     Args:
-        parameters: Of layers.
-        lr: The rate, from 0 on.
+        parameters (Iterable[Parameter]): Of layers.
+        lr (float, default: 0.001): The rate, from 0 on.
     """
 
     def __init__(self, parameters: Iterable[Parameter], lr: float = 1e-3) -> None:

@@ -112,7 +112,7 @@ def matmul_reset_tuning(*, file: bool = False) -> None:
     timed again.
 
     Args:
-        file: Remove the cache file too.
+        file (bool, default: False): Remove the cache file too.
     """
     _tuner().reset(file=file)
     with _lock:
@@ -141,10 +141,16 @@ def matmul2d(a: Any, b: Any, device: Any = "metal") -> Any:
 
     `out[i, j] = sum_k a[i, k] * b[k, j]`
 
+    Example::
+
+        >>> import lucid.lightning as lc
+        >>> lc.matmul2d([[1.0, 2.0]], [[3.0], [4.0]], "cpu")
+        [[11.0]]
+
     Args:
-        a: `(m, k)`, float32: a NumPy array, a list of lists or a `lucid.Tensor`.
-        b: `(k, n)`, as `a`.
-        device: `"metal"`, `"cuda"`, `"cpu"` or `"auto"`.
+        a (object): `(m, k)`, float32: a NumPy array, a list of lists or a `lucid.Tensor`.
+        b (object): `(k, n)`, as `a`.
+        device (lucid.device or str, default: "metal"): `"metal"`, `"cuda"`, `"cpu"` or `"auto"`.
 
     Returns:
         `(m, n)`, float32, of the operands' kind; a tensor is on the device that was asked for.
@@ -153,12 +159,6 @@ def matmul2d(a: Any, b: Any, device: Any = "metal") -> Any:
         ShapeMismatch: They are no matrices whose inner sizes agree.
         DtypeMismatch: One is not float32.
         TypeError, ValueError: An operand is no array, list or tensor, or is empty; the device is not known.
-
-    Example::
-
-        >>> import lucid.lightning as lc
-        >>> lc.matmul2d([[1.0, 2.0]], [[3.0], [4.0]], "cpu")
-        [[11.0]]
     """
     tensors = _direct.shown(device, a, b)
     if tensors is not None and len(a.shape) == len(b.shape) == 2 and a.shape[1] == b.shape[0]:
@@ -207,23 +207,25 @@ def _matmul(op: str, a: Any, b: Any, m: Any, k: Any, n: Any, device: Any) -> Any
 def matmul(a: Any, b: Any, m: int, k: int, n: int, device: Any = "metal") -> Any:
     """The product of two matrices whose sizes are given, so that they may be flat.
 
+    Example::
+
+        >>> import lucid.lightning as lc
+        >>> lc.matmul([1.0, 2.0], [3.0, 4.0], 1, 2, 1, "cpu")
+        [11.0]
+
     Args:
-        a: `(m, k)` or `(m * k,)`, float32.
-        b: `(k, n)` or `(k * n,)`, float32.
-        m, k, n: The sizes.
-        device: As in `matmul2d`.
+        a (object): `(m, k)` or `(m * k,)`, float32.
+        b (object): `(k, n)` or `(k * n,)`, float32.
+        m (int): The sizes.
+        k (int): The sizes.
+        n (int): The sizes.
+        device (lucid.device or str, default: "metal"): As in `matmul2d`.
 
     Returns:
         `(m * n,)` where `a` is flat, else `(m, n)`, of the operands' kind.
 
     Raises:
         As `matmul2d`.
-
-    Example::
-
-        >>> import lucid.lightning as lc
-        >>> lc.matmul([1.0, 2.0], [3.0, 4.0], 1, 2, 1, "cpu")
-        [11.0]
     """
     return _matmul("matmul()", a, b, m, k, n, device)
 

@@ -81,7 +81,7 @@ def memory_model_name(backend: str | None = None) -> str:
     """Where a backend's memory is: `"host-managed-compat"` (the CPU sees it) or `"native-device"`.
 
     Args:
-        backend: `"metal"`, `"cpu"` or `"cuda"`; the active one by default.
+        backend (str, optional): `"metal"`, `"cpu"` or `"cuda"`; the active one by default.
     """
     return _MEMORY_MODELS[_backend("memory_model_name", backend)]
 
@@ -102,7 +102,7 @@ def runtime_backend_capabilities(backend: str) -> dict[str, Any]:
     """What a backend can do, whether or not this machine has it.
 
     Args:
-        backend: `"metal"`, `"cpu"` or `"cuda"`.
+        backend (str): `"metal"`, `"cpu"` or `"cuda"`.
 
     Returns:
         A dict with `backend`, `built` (this installation can drive it), `available` (it is on this machine), `compute`,
@@ -147,7 +147,7 @@ def runtime_backend_interfaces(backend: str) -> dict[str, Any]:
     """The interfaces of a backend's contract (compute, memory, sync, profiler), and which methods each has.
 
     Args:
-        backend: `"metal"`, `"cpu"` or `"cuda"`.
+        backend (str): `"metal"`, `"cpu"` or `"cuda"`.
 
     Returns:
         A dict with `backend`, `version` and for each interface a dict of method to whether the backend has it.
@@ -207,8 +207,9 @@ def runtime_sync_apply(policy: str | None = None, device: str = "auto") -> bool:
     """Waits for a device as a policy says.
 
     Args:
-        policy: `"auto"` and `"always"` wait, `"never"` does not; the default policy where it is `None`.
-        device: The device's name.
+        policy (str, optional): `"auto"` and `"always"` wait, `"never"` does not; the default policy where it is
+            `None`.
+        device (str, default: "auto"): The device's name.
 
     Returns:
         Whether it waited: not on the CPU, where nothing is ever pending.

@@ -128,18 +128,9 @@ class _Runs(Session):
 class MatMulMetalResidentSession(_Runs):
     """Products of one shape whose operands stay on the device.
 
-    Args:
-        m, k, n: `(m, k)` by `(k, n)`.
-        device: `"metal"`, `"cuda"`, `"cpu"` or `"auto"`.
-        policy: What runs upload, download and wait for.
-
     Operands are `(m, k)` and `(k, n)` or flat, float32; `out` is `(m, n)` or flat. An operand that is `None` is the
     resident one. `run` uploads an array that is another than the resident one, and not one whose values changed since;
     batches upload at their begin.
-
-    Raises:
-        SessionError: A method before `start` or after `finish`, without an operand, or beside another thread.
-        ShapeMismatch, DtypeMismatch, ValueError: As in `matmul2d_into`.
 
     Example::
 
@@ -148,6 +139,17 @@ class MatMulMetalResidentSession(_Runs):
         >>> session.start([1.0, 2.0], [3.0, 4.0])
         >>> session.finish()
         [11.0]
+
+    Args:
+        m (int): `(m, k)` by `(k, n)`.
+        k (int): `(m, k)` by `(k, n)`.
+        n (int): `(m, k)` by `(k, n)`.
+        device (lucid.device or str, default: "metal"): `"metal"`, `"cuda"`, `"cpu"` or `"auto"`.
+        policy (MatMulIoPolicy, optional): What runs upload, download and wait for.
+
+    Raises:
+        SessionError: A method before `start` or after `finish`, without an operand, or beside another thread.
+        ShapeMismatch, DtypeMismatch, ValueError: As in `matmul2d_into`.
     """
 
     def __init__(self, m: int, k: int, n: int, device: Any = "metal", policy: MatMulIoPolicy | None = None) -> None:
@@ -231,16 +233,18 @@ def matmul2d_resident_session(a: Any, b: Any, device: Any = "metal") -> MatMulMe
 class MatrixElemwiseMetalResidentSession(_Runs):
     """Differences and quotients of matrices of one shape that stay on the device.
 
-    Args:
-        rows, cols: The shape of the operands and of the result, all of which may be flat.
-        device, policy: As in `MatMulMetalResidentSession`.
-
     Example::
 
         >>> import lucid.lightning as lc
         >>> session = lc.MatrixElemwiseMetalResidentSession(1, 2, device="cpu")
         >>> session.sub([3.0, 4.0], [1.0, 1.0])
         [2.0, 3.0]
+
+    Args:
+        rows (int): The shape of the operands and of the result, all of which may be flat.
+        cols (int): The shape of the operands and of the result, all of which may be flat.
+        device (lucid.device or str, default: "metal"): As in `MatMulMetalResidentSession`.
+        policy (MatrixElementwiseIoPolicy, optional): As in `MatMulMetalResidentSession`.
     """
 
     _policy_class = MatrixElementwiseIoPolicy
@@ -331,15 +335,16 @@ class MatrixElemwiseMetalResidentSession(_Runs):
 class VectorAddMetalResidentSession(_Runs):
     """Sums of vectors of one length that stay on the device.
 
-    Args:
-        n: The length.
-        device, policy: As in `MatMulMetalResidentSession`.
-
     Example::
 
         >>> import lucid.lightning as lc
         >>> lc.VectorAddMetalResidentSession(2, device="cpu").add([1.0, 2.0], [3.0, 4.0])
         [4.0, 6.0]
+
+    Args:
+        n (int): The length.
+        device (lucid.device or str, default: "metal"): As in `MatMulMetalResidentSession`.
+        policy (VectorAddIoPolicy, optional): As in `MatMulMetalResidentSession`.
     """
 
     _policy_class = VectorAddIoPolicy
@@ -413,12 +418,20 @@ class Conv2dMetalResidentSession(_ConvRuns):
     """Convolutions of one shape whose operands stay on the device.
 
     Args:
-        batch, in_channels, height, width: The image's shape in NCHW.
-        out_channels, kernel_h, kernel_w: The weights' shape; the bias is `(out_channels,)`.
-        stride_h, stride_w, pad_h, pad_w: As in `conv2d_nchw`.
-        device: As in `conv2d_nchw`.
-        relu: The result's negative values are 0.
-        policy: What runs upload, download and wait for.
+        batch (int): The image's shape in NCHW.
+        in_channels (int): The image's shape in NCHW.
+        height (int): The image's shape in NCHW.
+        width (int): The image's shape in NCHW.
+        out_channels (int): The weights' shape; the bias is `(out_channels,)`.
+        kernel_h (int): The weights' shape; the bias is `(out_channels,)`.
+        kernel_w (int): The weights' shape; the bias is `(out_channels,)`.
+        stride_h (int, default: 1): As in `conv2d_nchw`.
+        stride_w (int, default: 1): As in `conv2d_nchw`.
+        pad_h (int, default: 0): As in `conv2d_nchw`.
+        pad_w (int, default: 0): As in `conv2d_nchw`.
+        device (lucid.device or str, default: "metal"): As in `conv2d_nchw`.
+        relu (bool, default: False): The result's negative values are 0.
+        policy (Conv2dIoPolicy, optional): What runs upload, download and wait for.
     """
 
     def __init__(
@@ -480,11 +493,24 @@ class ConvAttentionResidentSession(_ConvRuns):
     """Convolution, relu and attention as one: what is between never leaves the device.
 
     Args:
-        batch, in_channels, height, width, out_channels, kernel_h, kernel_w: As in `Conv2dMetalResidentSession`.
-        seq_len, head_dim: The shape of q, k, v and the result. They are the convolution's elements in order, repeated
+        batch (int): As in `Conv2dMetalResidentSession`.
+        in_channels (int): As in `Conv2dMetalResidentSession`.
+        height (int): As in `Conv2dMetalResidentSession`.
+        width (int): As in `Conv2dMetalResidentSession`.
+        out_channels (int): As in `Conv2dMetalResidentSession`.
+        kernel_h (int): As in `Conv2dMetalResidentSession`.
+        kernel_w (int): As in `Conv2dMetalResidentSession`.
+        seq_len (int): The shape of q, k, v and the result. They are the convolution's elements in order, repeated
             where these are too few.
-        stride_h, stride_w, pad_h, pad_w, device, policy: As in `Conv2dMetalResidentSession`.
-        causal: As in `attention2d`.
+        head_dim (int): The shape of q, k, v and the result. They are the convolution's elements in order, repeated
+            where these are too few.
+        stride_h (int, default: 1): As in `Conv2dMetalResidentSession`.
+        stride_w (int, default: 1): As in `Conv2dMetalResidentSession`.
+        pad_h (int, default: 0): As in `Conv2dMetalResidentSession`.
+        pad_w (int, default: 0): As in `Conv2dMetalResidentSession`.
+        device (lucid.device or str, default: "metal"): As in `Conv2dMetalResidentSession`.
+        causal (bool, default: False): As in `attention2d`.
+        policy (Conv2dIoPolicy, optional): As in `Conv2dMetalResidentSession`.
     """
 
     def __init__(

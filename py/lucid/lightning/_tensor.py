@@ -138,16 +138,16 @@ def _validate(shape: Sequence[int], strides: Sequence[int], offset: int, storage
 class Tensor(_Contract):
     """A float32 tensor.
 
-    Args:
-        data: A nested list, a NumPy array or a `lucid.Tensor`; the values are copied.
-        device: `"cpu"`, `"metal"`, `"cuda"` or `"auto"`.
-
     Example::
 
         >>> import lucid.lightning as lc
         >>> t = lc.Tensor([[1.0, 2.0], [3.0, 4.0]])
         >>> t.shape, t.strides, t.add(t).to_list()
         ((2, 2), (2, 1), [[2.0, 4.0], [6.0, 8.0]])
+
+    Args:
+        data (object): A nested list, a NumPy array or a `lucid.Tensor`; the values are copied.
+        device (lucid.device or str, default: "cpu"): `"cpu"`, `"metal"`, `"cuda"` or `"auto"`.
     """
 
     _dtype: ClassVar[_C.dtype] = _C.float32
@@ -272,14 +272,14 @@ def _reshaped(op: str, numel: int, shape: tuple[int, ...]) -> tuple[int, ...]:
 class TensorView(_Contract):
     """A view: another shape, strides and offset over a tensor's memory. Writes to either are seen by both.
 
-    Args:
-        tensor: A `Tensor`, `Tensor64` or another view.
-
     Example::
 
         >>> import lucid.lightning as lc
         >>> lc.Tensor([1.0, 2.0, 3.0, 4.0]).slice([1], [4], [2]).slice_copy()
         [2.0, 4.0]
+
+    Args:
+        tensor (Tensor or TensorView): A `Tensor`, `Tensor64` or another view.
     """
 
     def __init__(self, tensor: Tensor | TensorView) -> None:

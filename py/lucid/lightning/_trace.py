@@ -77,8 +77,8 @@ def runtime_trace_enable(enabled: bool = True, capacity: int | None = None) -> N
     """Starts or stops noting events; those noted so far stay.
 
     Args:
-        enabled: Whether events are noted from now on.
-        capacity: How many of the newest events are kept, from 1 to 4194304; `None` leaves it.
+        enabled (bool, default: True): Whether events are noted from now on.
+        capacity (int, optional): How many of the newest events are kept, from 1 to 4194304; `None` leaves it.
 
     Raises:
         TypeError: `enabled` is no bool, or `capacity` no int.
@@ -171,13 +171,15 @@ def runtime_trace_timeline(
     """The events sorted, grouped and with the longest of them apart.
 
     Args:
-        group_by: `op_path` (op, selected device, `direct` or `fallback`), `op`, `type`, `device` or `thread`.
-        group_sort_by: `total_delta_next_ns`, `total_duration_ns`, `count`, `mean_duration_ns`, `max_duration_ns`,
-            `first_timestamp_ns` or `key`.
-        group_descending: The largest group first.
-        hotspot_top_k: How many of the longest events `hotspots` has.
-        sort_by: How `events` is sorted: `timestamp_ns`, `duration_ns`, `delta_next_ns` or `seq`.
-        descending: The largest event first.
+        group_by (str, default: "op_path"): `op_path` (op, selected device, `direct` or `fallback`), `op`, `type`,
+            `device` or `thread`.
+        group_sort_by (str, default: "total_delta_next_ns"): `total_delta_next_ns`, `total_duration_ns`, `count`,
+            `mean_duration_ns`, `max_duration_ns`, `first_timestamp_ns` or `key`.
+        group_descending (bool, default: True): The largest group first.
+        hotspot_top_k (int, default: 10): How many of the longest events `hotspots` has.
+        sort_by (str, default: "timestamp_ns"): How `events` is sorted: `timestamp_ns`, `duration_ns`,
+            `delta_next_ns` or `seq`.
+        descending (bool, default: False): The largest event first.
 
     Returns:
         A dict with `events` (each with `delta_next_ns`, the time until the next event began), `groups`, `hotspots`,

@@ -115,9 +115,9 @@ def runtime_trace_export_html(path: str | os.PathLike[str], title: str = "Runtim
     """Writes the timeline as one page that needs no other file: lanes of events, groups, longest events.
 
     Args:
-        path: The file.
-        title: The page's title.
-        options: As for `runtime_trace_timeline`.
+        path (str | os.PathLike[str]): The file.
+        title (str, default: "Runtime trace"): The page's title.
+        **options (object): As for `runtime_trace_timeline`.
 
     Returns:
         How many events were written.

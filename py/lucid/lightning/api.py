@@ -249,9 +249,18 @@ def conv_attention_torchstrong_nchw(
     head_dim` each, repeated where they are too few.
 
     Args:
-        x, w, b, stride_h, stride_w, pad_h, pad_w, device: As in `conv2d_nchw`.
-        seq_len, head_dim: The shape of q, k, v and the result.
-        execution_mode: `"eager"`: op after op; `"graph"`: a `GraphIR`, fused, kept for each shape.
+        x (object): As in `conv2d_nchw`.
+        w (object): As in `conv2d_nchw`.
+        b (object): As in `conv2d_nchw`.
+        seq_len (int): The shape of q, k, v and the result.
+        head_dim (int): The shape of q, k, v and the result.
+        stride_h (int, default: 1): As in `conv2d_nchw`.
+        stride_w (int, default: 1): As in `conv2d_nchw`.
+        pad_h (int, default: 0): As in `conv2d_nchw`.
+        pad_w (int, default: 0): As in `conv2d_nchw`.
+        device (lucid.device or str, default: "metal"): As in `conv2d_nchw`.
+        execution_mode (str, default: "eager"): `"eager"`: op after op; `"graph"`: a `GraphIR`, fused, kept for
+            each shape.
 
     Returns:
         `(seq_len, head_dim)`, of the operands' kind.

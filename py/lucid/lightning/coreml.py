@@ -76,9 +76,9 @@ def export_coreml(graph: GraphIR, path: str | os.PathLike[str], *, outputs: Any 
     """Writes a graph as an `.mlpackage`.
 
     Args:
-        graph: A valid graph of float32, whose weights are constants (`add_tensor(…, value=…)`).
-        path: Ends in `.mlpackage`.
-        outputs: The results by number or name; the graph's own by default.
+        graph (GraphIR): A valid graph of float32, whose weights are constants (`add_tensor(…, value=…)`).
+        path (str | os.PathLike[str]): Ends in `.mlpackage`.
+        outputs (object, optional): The results by number or name; the graph's own by default.
 
     Returns:
         A dict with `inputs` and `outputs` by name, with shapes, and `operators`.

@@ -129,7 +129,10 @@ class AttentionResidentBlock:
     """Attention of one shape by a session.
 
     Args:
-        seq_len, head_dim, causal, device: As in `AttentionSession`.
+        seq_len (int): As in `AttentionSession`.
+        head_dim (int): As in `AttentionSession`.
+        causal (bool, default: False): As in `AttentionSession`.
+        device (lucid.device or str, default: "metal"): As in `AttentionSession`.
     """
 
     def __init__(self, seq_len: int, head_dim: int, causal: bool = False, device: Any = "metal") -> None:
@@ -144,8 +147,13 @@ class ConvAttentionResidentPipeline(ConvReLUResidentBlock):
     """Convolution, relu and attention whose weights stay on the device.
 
     Args:
-        w, b, stride, padding, device: As in `ConvReLUResidentBlock`.
-        seq_len, head_dim: As in `conv_attention_torchstrong_nchw`.
+        w (object): As in `ConvReLUResidentBlock`.
+        b (object): As in `ConvReLUResidentBlock`.
+        seq_len (int): As in `conv_attention_torchstrong_nchw`.
+        head_dim (int): As in `conv_attention_torchstrong_nchw`.
+        stride (int, default: 1): As in `ConvReLUResidentBlock`.
+        padding (int, default: 1): As in `ConvReLUResidentBlock`.
+        device (lucid.device or str, default: "metal"): As in `ConvReLUResidentBlock`.
     """
 
     def __init__(

@@ -125,7 +125,7 @@ def capability_table(*, installed: bool = True) -> list[dict[str, Any]]:
     """What tensors of each package cost to bring over, and by what way.
 
     Args:
-        installed: Add which packages are installed here, with versions.
+        installed (bool, default: True): Add which packages are installed here, with versions.
 
     Returns:
         A list of dicts with `package`, `to`, `from`, `by`, `dtypes`, and with `installed` `version` (`None` where the

@@ -106,9 +106,9 @@ def masked_tensor(data: Tensor, mask: Tensor, requires_grad: bool = False) -> Ma
     """A new masked tensor, a leaf, of copies of the data and the mask.
 
     Args:
-        data: A tensor.
-        mask: A bool tensor of the same shape: true is what counts.
-        requires_grad: Whether `backward` leaves a gradient in it.
+        data (Tensor): A tensor.
+        mask (Tensor): A bool tensor of the same shape: true is what counts.
+        requires_grad (bool, default: False): Whether `backward` leaves a gradient in it.
 
     Raises:
         TypeError: no tensors, or a mask that is not bool.

@@ -167,9 +167,11 @@ def as_nested_tensor(
     """A nested tensor of tensors, through which gradients go back to them.
 
     Args:
-        ts: Tensors (j, …) that differ in their first size alone; or one tensor (N, L, …), whose rows are of one length.
-        dtype, device: Those of the result; the tensors' where not given.
-        layout: `lucid.jagged`.
+        ts (Tensor | Sequence[Tensor]): Tensors (j, …) that differ in their first size alone; or one tensor (N, L,
+            …), whose rows are of one length.
+        dtype (lucid.dtype, optional): Those of the result; the tensors' where not given.
+        device (lucid.device or str, optional): Those of the result; the tensors' where not given.
+        layout (object, optional): `lucid.jagged`.
 
     Raises:
         RuntimeError: tensors of no or of differing other dimensions.
@@ -210,11 +212,12 @@ def nested_tensor(
     """A new nested tensor, a leaf, of copies of tensors or lists of numbers.
 
     Args:
-        tensor_list: Tensors (j, …) or nested lists that differ in their first size alone.
-        dtype, device: Those of the result; the first tensor's where not given.
-        layout: `lucid.jagged`.
-        requires_grad: Whether `backward` leaves a gradient in it.
-        pin_memory: Accepted: there is one host memory.
+        tensor_list (Sequence[Any]): Tensors (j, …) or nested lists that differ in their first size alone.
+        dtype (lucid.dtype, optional): Those of the result; the first tensor's where not given.
+        layout (object, optional): `lucid.jagged`.
+        device (lucid.device or str, optional): Those of the result; the first tensor's where not given.
+        requires_grad (bool, default: False): Whether `backward` leaves a gradient in it.
+        pin_memory (bool, default: False): Accepted: there is one host memory.
 
     Raises:
         RuntimeError: no tensors, or sizes that differ elsewhere.
@@ -243,11 +246,13 @@ def nested_tensor_from_jagged(
     """A nested tensor of rows that lie one after the other, without a copy.
 
     Args:
-        values: (sum of lengths, …).
-        offsets: (N + 1): where each sequence begins, and the end; rising from 0 to the number of rows.
-        lengths: (N): in the place of offsets.
-        jagged_dim: Which dimension of the result differs: 1.
-        min_seqlen, max_seqlen: Accepted: the offsets tell both.
+        values (Tensor): (sum of lengths, …).
+        offsets (Tensor, optional): (N + 1): where each sequence begins, and the end; rising from 0 to the number
+            of rows.
+        lengths (Tensor, optional): (N): in the place of offsets.
+        jagged_dim (int, optional): Which dimension of the result differs: 1.
+        min_seqlen (int, optional): Accepted: the offsets tell both.
+        max_seqlen (int, optional): Accepted: the offsets tell both.
 
     Raises:
         RuntimeError: neither offsets nor lengths, both, or such that do not fit the values.
@@ -273,10 +278,10 @@ def to_padded_tensor(
     """The sequences side by side, each filled up with `padding` to the longest: (N, longest, …).
 
     Args:
-        input: A nested tensor.
-        padding: The number that fills.
-        output_size: The shape, at least as large in each dimension.
-        out: Not taken.
+        input (Tensor): A nested tensor.
+        padding (float): The number that fills.
+        output_size (Sequence[int], optional): The shape, at least as large in each dimension.
+        out (Tensor, optional): Not taken.
 
     Raises:
         RuntimeError: `input` is not nested, or `output_size` is too small.

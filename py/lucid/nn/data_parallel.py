@@ -33,7 +33,19 @@ class _Sink(Function):
 
 
 class GradBucket:
-    """Gradients that travel together: what a communication hook gets."""
+    """Gradients that travel together: what a communication hook gets.
+
+    Args:
+        index (int): the number of the bucket.
+        buffer (Tensor): the gradients in a row, (total,).
+        parameters (list[Tensor]): the parameters whose gradients these are, of any shapes.
+        is_last (bool): is the last bucket of a backward pass.
+
+    Example:
+        >>> bucket = lucid.nn.data_parallel.GradBucket(0, lucid.zeros(2), [lucid.zeros(2)], True)
+        >>> bucket.is_last()
+        True
+    """
 
     def __init__(self, index: int, buffer: Tensor, parameters: list[Tensor], is_last: bool) -> None:
         self._index, self._buffer, self._parameters, self._is_last = index, buffer, parameters, is_last

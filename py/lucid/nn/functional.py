@@ -40,18 +40,27 @@ from lucid._C import (
     tanh,
     tanhshrink,
 )
+from lucid._docs import share_in_place, share_sections
 from lucid._public_names import MODES, checked
 from lucid._warnings import warn, warn_once
+from lucid.nn._functional.ctc import *  # noqa: F403
+from lucid.nn._functional.ctc import __all__ as _ctc
 from lucid.nn._functional.distance import *  # noqa: F403
 from lucid.nn._functional.distance import __all__ as _distance
+from lucid.nn._functional.dropout import *  # noqa: F403
+from lucid.nn._functional.dropout import __all__ as _dropout
 from lucid.nn._functional.layers import *  # noqa: F403
 from lucid.nn._functional.layers import __all__ as _layers
 from lucid.nn._functional.loss import *  # noqa: F403
 from lucid.nn._functional.loss import __all__ as _loss
+from lucid.nn._functional.loss_classes import *  # noqa: F403
+from lucid.nn._functional.loss_classes import __all__ as _loss_classes
 from lucid.nn._functional.loss_linear import *  # noqa: F403
 from lucid.nn._functional.loss_linear import __all__ as _loss_linear
 from lucid.nn._functional.loss_plain import *  # noqa: F403
 from lucid.nn._functional.loss_plain import __all__ as _loss_plain
+from lucid.nn._functional.max_pooling import *  # noqa: F403
+from lucid.nn._functional.max_pooling import __all__ as _max_pooling
 from lucid.nn._functional.multihead import multi_head_attention_forward
 from lucid.nn._functional.pooling import *  # noqa: F403
 from lucid.nn._functional.pooling import __all__ as _pooling
@@ -123,11 +132,15 @@ __all__ = [
     "tanhshrink",
     "threshold",
     "threshold_",
+    *_ctc,
     *_distance,
+    *_dropout,
     *_layers,
     *_loss,
+    *_loss_classes,
     *_loss_linear,
     *_loss_plain,
+    *_max_pooling,
     *_pooling,
     *_positions,
     *_resample,
@@ -392,7 +405,25 @@ conv1d, conv2d, conv3d = _conv(1, "L"), _conv(2, "H, W"), _conv(3, "D, H, W")
 
 
 def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
-    """`conv1d` of sequences (time, N, C) with (window, C, out) and (out): (time', N, out)."""
+    """`conv1d` of sequences (time, N, C) with (window, C, out) and (out): (time', N, out).
+
+    Args:
+        input (Tensor): (time, N, C).
+        weight (Tensor): (window, C, out).
+        bias (Tensor): (out,).
+        pad (int, default: 0): zeros added at both ends of the time.
+
+    Returns:
+        Tensor: (time', N, out), with time' = time + 2·pad − window + 1.
+
+    Raises:
+        RuntimeError: a tensor has another number of dimensions.
+
+    Example:
+        >>> import lucid.nn.functional as F
+        >>> F.conv_tbc(lucid.ones(5, 1, 2), lucid.ones(3, 2, 4), lucid.zeros(4)).shape
+        lucid.Size([3, 1, 4])
+    """
     if input.dim() != 3 or weight.dim() != 3 or bias.dim() != 1:
         raise errors.RuntimeError(
             "conv_tbc: expected input (time, batch, in), weight (window, in, out) and bias (out), got "
@@ -496,8 +527,58 @@ def _max_indices(
     return found.squeeze(0)._result_of(input) if alone else found
 
 
+# These functions and the ops that they call share one documentation.
+_INPLACE = "(bool, default: False): writes the result over `input`, and returns `input`."
+_SPACES = {1: "L", 2: "H, W", 3: "D, H, W"}
+for _op in (
+    "relu",
+    "silu",
+    "relu6",
+    "leaky_relu",
+    "elu",
+    "selu",
+    "celu",
+    "mish",
+    "hardswish",
+    "hardsigmoid",
+    "hardtanh",
+):
+    share_sections(globals()[_op], getattr(_C, _op), inplace=_INPLACE)
+for _op in ("threshold", "dropout"):
+    share_sections(globals()[_op], getattr(_C, _op), inplace=_INPLACE)
+for _op in ("leaky_relu", "elu", "selu", "celu", "hardtanh", "threshold", "rrelu"):
+    share_in_place(globals()[_op + "_"], globals()[_op])
+for _op in ("softmax", "log_softmax"):
+    share_sections(globals()[_op], getattr(_C, _op))
+for _n in _SPACES:
+    share_sections(
+        globals()[f"conv{_n}d"],
+        getattr(_C, f"conv{_n}d"),
+        padding='(int, tuple of ints or str, default: 0): zeros added on both sides of each spatial dimension; "valid" '
+        'adds none, "same" as many as keep the size.',
+    )
+    for _pool in (f"max_pool{_n}d", f"max_pool{_n}d_with_indices"):
+        share_sections(
+            globals()[_pool],
+            getattr(_C, f"max_pool{_n}d"),
+            return_indices=f"(bool, default: False): also returns each element's flat index in ({_SPACES[_n]}), int64.",
+        )
+
 # What is made of several calls looks at its arguments, and says in its errors which function was called.
-_COMPOSED = (*_distance, *_layers, *_loss, *_loss_linear, *_loss_plain, *_pooling, *_resample, *_resize)
+_COMPOSED = (
+    *_ctc,
+    *_distance,
+    *_dropout,
+    *_layers,
+    *_loss,
+    *_loss_classes,
+    *_loss_linear,
+    *_loss_plain,
+    *_max_pooling,
+    *_pooling,
+    *_resample,
+    *_resize,
+)
 for _name in (*_COMPOSED, "conv_tbc", "multi_head_attention_forward"):
     globals()[_name] = checked(globals()[_name], Parameter)
 

@@ -59,8 +59,19 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     """The factor by which an activation needs the standard deviation of its inputs' weights raised.
 
     Args:
-        nonlinearity: The activation's name in `nn.functional`.
-        param: The slope of `leaky_relu`. Default: 0.01.
+        nonlinearity (str): The activation's name in `nn.functional`.
+        param (float, optional): The slope of `leaky_relu`.
+
+    Returns:
+        float: the factor.
+
+    Raises:
+        ValueError: another name, or a slope that is no number.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.init.calculate_gain("relu")
+        1.4142135623730951
     """
     if nonlinearity in _LINEAR:
         return 1.0
@@ -83,13 +94,46 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 @named
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
-    """Uniform numbers from `a` to `b`."""
+    """Uniform numbers from `a` to `b`.
+
+    Args:
+        tensor (Tensor): the tensor to fill, of any shape; written in place.
+        a (float, default: 0.0): the lower bound.
+        b (float, default: 1.0): the upper bound.
+        generator (lucid.Generator, optional): the source of random bits; the one that `lucid.manual_seed` seeds by
+            default.
+
+    Returns:
+        Tensor: `tensor` itself.
+
+    Example:
+        >>> from lucid import nn
+        >>> x = nn.init.uniform_(lucid.empty(100), -1.0, 1.0)
+        >>> bool((x.abs() <= 1).all())
+        True
+    """
     return _no_grad_uniform_(tensor, a, b, generator)
 
 
 @named
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
-    """Normal numbers."""
+    """Normal numbers.
+
+    Args:
+        tensor (Tensor): the tensor to fill, of any shape; written in place.
+        mean (float, default: 0.0): the mean of the distribution.
+        std (float, default: 1.0): the standard deviation.
+        generator (lucid.Generator, optional): the source of random bits; the one that `lucid.manual_seed` seeds by
+            default.
+
+    Returns:
+        Tensor: `tensor` itself.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.init.normal_(lucid.empty(2, 3)).shape
+        lucid.Size([2, 3])
+    """
     return _no_grad_normal_(tensor, mean, std, generator)
 
 
@@ -97,7 +141,26 @@ def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any 
 def trunc_normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Any = None
 ) -> Tensor:
-    """Normal numbers within `a` to `b`, by the inverse of the distribution function."""
+    """Normal numbers within `a` to `b`, by the inverse of the distribution function.
+
+    Args:
+        tensor (Tensor): the tensor to fill, of any shape; written in place.
+        mean (float, default: 0.0): the mean of the whole distribution.
+        std (float, default: 1.0): the standard deviation of the whole distribution.
+        a (float, default: -2.0): the lower bound.
+        b (float, default: 2.0): the upper bound.
+        generator (lucid.Generator, optional): the source of random bits; the one that `lucid.manual_seed` seeds by
+            default.
+
+    Returns:
+        Tensor: `tensor` itself.
+
+    Example:
+        >>> from lucid import nn
+        >>> x = nn.init.trunc_normal_(lucid.empty(100), a=-1.0, b=1.0)
+        >>> bool((x.abs() <= 1).all())
+        True
+    """
     return _no_grad_trunc_normal_(tensor, mean, std, a, b, generator)
 
 
@@ -133,7 +196,20 @@ def _no_grad_trunc_normal_(
 
 @named
 def constant_(tensor: Tensor, val: float) -> Tensor:
-    """One number everywhere."""
+    """One number everywhere.
+
+    Args:
+        tensor (Tensor): the tensor to fill, of any shape; written in place.
+        val (float): the number.
+
+    Returns:
+        Tensor: `tensor` itself.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.init.constant_(lucid.empty(2), 0.5)
+        tensor([0.5000, 0.5000])
+    """
     return _no_grad_fill_(tensor, val)
 
 
@@ -149,19 +225,59 @@ def _no_grad_zero_(tensor: Tensor) -> Tensor:
 
 @named
 def ones_(tensor: Tensor) -> Tensor:
-    """Ones."""
+    """Ones.
+
+    Args:
+        tensor (Tensor): the tensor to fill, of any shape; written in place.
+
+    Returns:
+        Tensor: `tensor` itself.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.init.ones_(lucid.empty(2))
+        tensor([1., 1.])
+    """
     return constant_(tensor, 1.0)
 
 
 @named
 def zeros_(tensor: Tensor) -> Tensor:
-    """Zeros."""
+    """Zeros.
+
+    Args:
+        tensor (Tensor): the tensor to fill, of any shape; written in place.
+
+    Returns:
+        Tensor: `tensor` itself.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.init.zeros_(lucid.empty(2))
+        tensor([0., 0.])
+    """
     return _no_grad_zero_(tensor)
 
 
 @named
 def eye_(tensor: Tensor) -> Tensor:
-    """The identity, for a 2-D tensor."""
+    """The identity, for a 2-D tensor.
+
+    Args:
+        tensor (Tensor): the tensor to fill, (n, m); written in place.
+
+    Returns:
+        Tensor: `tensor` itself.
+
+    Raises:
+        ValueError: `tensor` is no matrix.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.init.eye_(lucid.empty(2, 2))
+        tensor([[1., 0.],
+                [0., 1.]])
+    """
     if tensor.dim() != 2:
         raise errors.ValueError(f"Only tensors with 2 dimensions are supported, got {list(tensor.shape)}")
     with lucid.no_grad():
@@ -188,14 +304,45 @@ def _calculate_correct_fan(tensor: Tensor, mode: str) -> int:
 
 @named
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Uniform within ±gain · sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio, 2010)."""
+    """Uniform within ±gain · sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio, 2010).
+
+    Args:
+        tensor (Tensor): the tensor to fill, (out, in, window…); written in place.
+        gain (float, default: 1.0): a factor of the standard deviation.
+        generator (lucid.Generator, optional): the source of random bits; the one that `lucid.manual_seed` seeds by
+            default.
+
+    Returns:
+        Tensor: `tensor` itself.
+
+    Example:
+        >>> from lucid import nn
+        >>> x = nn.init.xavier_uniform_(lucid.empty(3, 3))
+        >>> bool((x.abs() <= 1).all())
+        True
+    """
     bound = gain * math.sqrt(2.0 / sum(_calculate_fan_in_and_fan_out(tensor))) * math.sqrt(3.0)
     return uniform_(tensor, -bound, bound, generator)
 
 
 @named
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Normal with deviation gain · sqrt(2 / (fan_in + fan_out)) (Glorot and Bengio, 2010)."""
+    """Normal with deviation gain · sqrt(2 / (fan_in + fan_out)) (Glorot and Bengio, 2010).
+
+    Args:
+        tensor (Tensor): the tensor to fill, (out, in, window…); written in place.
+        gain (float, default: 1.0): a factor of the standard deviation.
+        generator (lucid.Generator, optional): the source of random bits; the one that `lucid.manual_seed` seeds by
+            default.
+
+    Returns:
+        Tensor: `tensor` itself.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.init.xavier_normal_(lucid.empty(3, 5)).shape
+        lucid.Size([3, 5])
+    """
     return normal_(tensor, 0.0, gain * math.sqrt(2.0 / sum(_calculate_fan_in_and_fan_out(tensor))), generator)
 
 
@@ -206,11 +353,19 @@ def kaiming_uniform_(
     """Uniform within ±gain · sqrt(3 / fan) (He et al., 2015).
 
     Args:
-        tensor: At least 2-D: (out, in, window…).
-        a: Slope of the leaky ReLU that follows. Default: 0.
-        mode: "fan_in" keeps the variance forward, "fan_out" backward. Default: "fan_in".
-        nonlinearity: The activation's name. Default: "leaky_relu".
-        generator: Where the numbers come from. Default: the global one.
+        tensor (Tensor): the tensor to fill, (out, in, window…); written in place.
+        a (float, default: 0): Slope of the leaky ReLU that follows.
+        mode (str, default: "fan_in"): "fan_in" keeps the variance forward, "fan_out" backward.
+        nonlinearity (str, default: "leaky_relu"): The activation's name.
+        generator (lucid.Generator, optional): Where the numbers come from.
+
+    Returns:
+        Tensor: `tensor` itself.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.init.kaiming_uniform_(lucid.empty(3, 5), nonlinearity="relu").shape
+        lucid.Size([3, 5])
     """
     if 0 in tensor.shape:
         warn("Initializing zero-element tensors is a no-op")
@@ -224,7 +379,24 @@ def kaiming_uniform_(
 def kaiming_normal_(
     tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
 ) -> Tensor:
-    """Normal with deviation gain / sqrt(fan) (He et al., 2015). Arguments as in `kaiming_uniform_`."""
+    """Normal with deviation gain / sqrt(fan) (He et al., 2015). Arguments as in `kaiming_uniform_`.
+
+    Args:
+        tensor (Tensor): the tensor to fill, (out, in, window…); written in place.
+        a (float, default: 0): the slope of the leaky ReLU that follows.
+        mode (str, default: "fan_in"): "fan_in" keeps the variance forward, "fan_out" backward.
+        nonlinearity (str, default: "leaky_relu"): the activation that follows.
+        generator (lucid.Generator, optional): the source of random bits; the one that `lucid.manual_seed` seeds by
+            default.
+
+    Returns:
+        Tensor: `tensor` itself.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.init.kaiming_normal_(lucid.empty(3, 5), nonlinearity="relu").shape
+        lucid.Size([3, 5])
+    """
     if 0 in tensor.shape:
         warn("Initializing zero-element tensors is a no-op")
         return tensor
@@ -235,7 +407,23 @@ def kaiming_normal_(
 
 @named
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
-    """The convolution that gives back its input, as far as there are channels; `tensor` is 3-D to 5-D."""
+    """The convolution that gives back its input, as far as there are channels; `tensor` is 3-D to 5-D.
+
+    Args:
+        tensor (Tensor): the tensor to fill, (out, in, window…); written in place.
+        groups (int, default: 1): the number of groups of the convolution.
+
+    Returns:
+        Tensor: `tensor` itself.
+
+    Raises:
+        ValueError: `tensor` has fewer than 3 or more than 5 dimensions, or `groups` does not divide it.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.init.dirac_(lucid.empty(1, 1, 3))
+        tensor([[[0., 1., 0.]]])
+    """
     if tensor.dim() not in (3, 4, 5):
         raise errors.ValueError(f"Only tensors with 3, 4, or 5 dimensions are supported, got {list(tensor.shape)}")
     outs, ins, *window = tensor.shape
@@ -255,6 +443,24 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
     """Orthonormal rows or columns, whichever are fewer, times `gain` (Saxe et al., 2013).
 
     By Householder reflections of normal numbers, on the CPU in float64.
+
+    Args:
+        tensor (Tensor): the tensor to fill, (n, …); written in place.
+        gain (float, default: 1): a factor of the standard deviation.
+        generator (lucid.Generator, optional): the source of random bits; the one that `lucid.manual_seed` seeds by
+            default.
+
+    Returns:
+        Tensor: `tensor` itself.
+
+    Raises:
+        ValueError: `tensor` has fewer than two dimensions.
+
+    Example:
+        >>> from lucid import nn
+        >>> x = nn.init.orthogonal_(lucid.empty(2, 2))
+        >>> lucid.allclose(x @ x.T, lucid.eye(2), atol=1e-6)
+        True
     """
     if tensor.dim() < 2:
         raise errors.ValueError(f"Only tensors with 2 or more dimensions are supported, got {list(tensor.shape)}")
@@ -299,7 +505,26 @@ def _orthonormal(a: Tensor) -> Tensor:
 
 @named
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
-    """Normal numbers, with a share `sparsity` of each column zero (Martens, 2010); `tensor` is 2-D."""
+    """Normal numbers, with a share `sparsity` of each column zero (Martens, 2010); `tensor` is 2-D.
+
+    Args:
+        tensor (Tensor): the tensor to fill, (n, m); written in place.
+        sparsity (float): the share of each column that is zero.
+        std (float, default: 0.01): the standard deviation of the other elements.
+        generator (lucid.Generator, optional): the source of random bits; the one that `lucid.manual_seed` seeds by
+            default.
+
+    Returns:
+        Tensor: `tensor` itself.
+
+    Raises:
+        ValueError: `tensor` is no matrix.
+
+    Example:
+        >>> from lucid import nn
+        >>> int((nn.init.sparse_(lucid.empty(10, 2), 0.5) == 0).sum())
+        10
+    """
     if tensor.dim() != 2:
         raise errors.ValueError(f"Only tensors with 2 dimensions are supported, got {list(tensor.shape)}")
     rows, columns = tensor.shape

@@ -26,12 +26,21 @@ class _ParameterMeta(type):
 class Parameter(Tensor, metaclass=_ParameterMeta):
     """A tensor that is a module's parameter: assigned as an attribute, it appears in `Module.parameters()`.
 
-    Args:
-        data: The tensor whose storage it shares; an empty one by default.
-        requires_grad: Whether gradients are recorded, also inside `no_grad`. Default: True.
-
     What is computed from parameters is plain tensors. Of data of a subclass of `Tensor` it makes a tensor of that
     class, which counts as a parameter (`isinstance` says so, too), as PyTorch does.
+
+    Args:
+        data (Tensor, optional): the tensor whose storage it shares, of any shape; an empty one by default.
+        requires_grad (bool, default: True): Whether gradients are recorded, also inside `no_grad`.
+
+    Returns:
+        Parameter: a leaf.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.Parameter(lucid.zeros(2))
+        Parameter containing:
+        tensor([0., 0.], requires_grad=True)
     """
 
     _is_param: bool
@@ -79,8 +88,15 @@ class Buffer(Tensor):
     """A tensor that, assigned as an attribute, becomes a module's buffer.
 
     Args:
-        data: The tensor whose storage it shares; an empty one by default.
-        persistent: Whether it is part of `state_dict()`. Default: True.
+        data (Tensor, optional): the tensor whose storage it shares, of any shape; an empty one by default.
+        persistent (bool, default: True): Whether it is part of `state_dict()`.
+
+    Example:
+        >>> from lucid import nn
+        >>> layer = nn.Module()
+        >>> layer.steps = nn.Buffer(lucid.zeros(1))
+        >>> list(layer.state_dict())
+        ['steps']
     """
 
     persistent: bool
@@ -135,7 +151,21 @@ _NO_SHAPE = (
 
 @_C._left_alone
 class UninitializedParameter(UninitializedTensorMixin, Parameter):
-    """A parameter whose shape is not known yet; `materialize` gives it one. What lazy modules start with."""
+    """A parameter whose shape is not known yet; `materialize` gives it one. What lazy modules start with.
+
+    Args:
+        requires_grad (bool, default: True): records gradients.
+        device (lucid.device or str, optional): where the result is made; the current default device by default.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+
+    Example:
+        >>> from lucid import nn
+        >>> weight = nn.UninitializedParameter()
+        >>> weight.materialize((2, 3))
+        >>> weight.shape
+        lucid.Size([2, 3])
+    """
 
     cls_to_become = Parameter
 
@@ -160,7 +190,22 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):
 
 @_C._left_alone
 class UninitializedBuffer(UninitializedTensorMixin, Tensor):
-    """A buffer whose shape is not known yet; `materialize` gives it one."""
+    """A buffer whose shape is not known yet; `materialize` gives it one.
+
+    Args:
+        requires_grad (bool, default: False): records gradients.
+        device (lucid.device or str, optional): where the result is made; the current default device by default.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+        persistent (bool, default: True): is part of `state_dict()`.
+
+    Example:
+        >>> from lucid import nn
+        >>> buffer = nn.UninitializedBuffer()
+        >>> buffer.materialize((2,))
+        >>> buffer.shape
+        lucid.Size([2])
+    """
 
     cls_to_become = Buffer
     persistent: bool
@@ -190,7 +235,19 @@ class UninitializedBuffer(UninitializedTensorMixin, Tensor):
 
 
 def is_lazy(param: Any) -> bool:
-    """Has this parameter or buffer no shape yet?"""
+    """Has this parameter or buffer no shape yet?
+
+    Args:
+        param (object): a parameter or buffer, of any shape, or another object.
+
+    Returns:
+        bool: whether it is uninitialized.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.parameter.is_lazy(nn.LazyLinear(2).weight)
+        True
+    """
     return isinstance(param, UninitializedTensorMixin)
 
 

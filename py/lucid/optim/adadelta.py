@@ -14,18 +14,30 @@ class Adadelta(Stepping):
 
     `s = ρ s + (1 - ρ) g²`, `d = sqrt(u + eps) / sqrt(s + eps) · g`, `u = ρ u + (1 - ρ) d²`, `p -= lr · d`.
 
-    Args:
-        params: Parameters, pairs of name and parameter, or dicts of groups.
-        lr: Factor on the change. Default: 1.
-        rho: Decay rate of the means. Default: 0.9.
-        eps: Added below the roots. Default: 1e-6.
-        weight_decay: L2 penalty. Default: 0.
-        foreach: Accepted; a step is one engine call in any case.
-        capturable: Accepted for parameters on the GPU device; no effect.
-        maximize: Ascend instead. Default: False.
-        differentiable: Record the step, for gradients through it. Default: False.
-
     State per parameter: `step`, `square_avg`, `acc_delta`.
+
+    Args:
+        params (ParamsT): the parameters to optimize, pairs of a name and a parameter, or dicts of groups with
+            options of their own.
+        lr (float, default: 1.0): Factor on the change.
+        rho (float, default: 0.9): Decay rate of the means.
+        eps (float, default: 1e-06): Added below the roots.
+        weight_decay (float, default: 0): L2 penalty.
+        foreach (bool, optional): Accepted; a step is one engine call in any case.
+        capturable (bool, default: False): Accepted for parameters on the GPU device; no effect.
+        maximize (bool, default: False): Ascend instead.
+        differentiable (bool, default: False): Record the step, for gradients through it.
+
+    Raises:
+        ValueError: an option is out of its range.
+
+    Example:
+        >>> x = lucid.ones(1, requires_grad=True)
+        >>> optimizer = lucid.optim.Adadelta([x], lr=0.1)
+        >>> (x * x).sum().backward()
+        >>> optimizer.step()
+        >>> x.detach()
+        tensor([0.9997])
     """
 
     _kind = "adadelta"

@@ -15,21 +15,33 @@ __all__ = ["Adagrad"]
 class Adagrad(Stepping):
     """Adagrad (Duchi et al., 2011): `s += g²`, `p -= lr / (1 + (t - 1) · lr_decay) · g / (sqrt(s) + eps)`.
 
-    Args:
-        params: Parameters, pairs of name and parameter, or dicts of groups.
-        lr: Learning rate. Default: 1e-2.
-        lr_decay: Decay of the learning rate. Default: 0.
-        weight_decay: L2 penalty. Default: 0.
-        initial_accumulator_value: What the sum of squares starts with. Default: 0.
-        eps: Added to the denominator. Default: 1e-10.
-        foreach: Accepted; a step is one engine call in any case.
-        maximize: Ascend instead. Default: False.
-        differentiable: Record the step, for gradients through it. Default: False.
-        fused: Accepted as `foreach`.
-
     State per parameter, from the start: `step` (0-d float32 on the CPU), `sum`.
 
     Of a sparse gradient the rows alone step.
+
+    Args:
+        params (ParamsT): the parameters to optimize, pairs of a name and a parameter, or dicts of groups with
+            options of their own.
+        lr (float, default: 0.01): Learning rate.
+        lr_decay (float, default: 0): Decay of the learning rate.
+        weight_decay (float, default: 0): L2 penalty.
+        initial_accumulator_value (float, default: 0): What the sum of squares starts with.
+        eps (float, default: 1e-10): Added to the denominator.
+        foreach (bool, optional): Accepted; a step is one engine call in any case.
+        maximize (bool, default: False): Ascend instead.
+        differentiable (bool, default: False): Record the step, for gradients through it.
+        fused (bool, optional): Accepted as `foreach`.
+
+    Raises:
+        ValueError: an option is out of its range.
+
+    Example:
+        >>> x = lucid.ones(1, requires_grad=True)
+        >>> optimizer = lucid.optim.Adagrad([x], lr=0.1)
+        >>> (x * x).sum().backward()
+        >>> optimizer.step()
+        >>> x.detach()
+        tensor([0.9000])
     """
 
     _kind = "adagrad"

@@ -38,21 +38,35 @@ class Adam(Stepping):
 
     `m = β₁ m + (1 - β₁) g`, `v = β₂ v + (1 - β₂) g²`, `p -= lr / (1 - β₁ᵗ) · m / (sqrt(v / (1 - β₂ᵗ)) + eps)`.
 
-    Args:
-        params: Parameters, pairs of name and parameter, or dicts of groups.
-        lr: Learning rate. Default: 1e-3.
-        betas: Decay rates of the moments. Default: (0.9, 0.999).
-        eps: Added to the denominator. Default: 1e-8.
-        weight_decay: L2 penalty. Default: 0.
-        amsgrad: Divide by the largest second moment so far (Reddi et al., 2018). Default: False.
-        foreach: Accepted; a step is one engine call in any case.
-        maximize: Ascend instead. Default: False.
-        capturable: Accepted for parameters on the GPU device; no effect.
-        differentiable: Record the step, for gradients through it; parameters must not be leaves then. Default: False.
-        fused: Accepted as `foreach`.
-        decoupled_weight_decay: Shrink parameters by the penalty directly, which makes it AdamW. Default: False.
-
     State per parameter: `step` (0-d float32 on the CPU), `exp_avg`, `exp_avg_sq`, and `max_exp_avg_sq` with `amsgrad`.
+
+    Args:
+        params (ParamsT): the parameters to optimize, pairs of a name and a parameter, or dicts of groups with
+            options of their own.
+        lr (float, default: 0.001): Learning rate.
+        betas (tuple[float, float], optional): Decay rates of the moments. Default: (0.9, 0.999).
+        eps (float, default: 1e-08): Added to the denominator.
+        weight_decay (float, default: 0): L2 penalty.
+        amsgrad (bool, default: False): Divide by the largest second moment so far (Reddi et al., 2018).
+        foreach (bool, optional): Accepted; a step is one engine call in any case.
+        maximize (bool, default: False): Ascend instead.
+        capturable (bool, default: False): Accepted for parameters on the GPU device; no effect.
+        differentiable (bool, default: False): Record the step, for gradients through it; parameters must not be
+            leaves then.
+        fused (bool, optional): Accepted as `foreach`.
+        decoupled_weight_decay (bool, default: False): Shrink parameters by the penalty directly, which makes it
+            AdamW.
+
+    Raises:
+        ValueError: an option is out of its range.
+
+    Example:
+        >>> x = lucid.ones(1, requires_grad=True)
+        >>> optimizer = lucid.optim.Adam([x], lr=0.1)
+        >>> (x * x).sum().backward()
+        >>> optimizer.step()
+        >>> x.detach()
+        tensor([0.9000])
     """
 
     _kind = "adam"

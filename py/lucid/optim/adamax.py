@@ -14,18 +14,30 @@ class Adamax(Stepping):
 
     `u = max(β₂ u, |g| + eps)`, `p -= lr / (1 - β₁ᵗ) · m / u`.
 
-    Args:
-        params: Parameters, pairs of name and parameter, or dicts of groups.
-        lr: Learning rate. Default: 2e-3.
-        betas: Decay rates of the first moment and the norm. Default: (0.9, 0.999).
-        eps: Added to the gradient's magnitude. Default: 1e-8.
-        weight_decay: L2 penalty. Default: 0.
-        foreach: Accepted; a step is one engine call in any case.
-        maximize: Ascend instead. Default: False.
-        differentiable: Record the step, for gradients through it. Default: False.
-        capturable: Accepted for parameters on the GPU device; no effect.
-
     State per parameter: `step`, `exp_avg`, `exp_inf`.
+
+    Args:
+        params (ParamsT): the parameters to optimize, pairs of a name and a parameter, or dicts of groups with
+            options of their own.
+        lr (float, default: 0.002): Learning rate.
+        betas (tuple[float, float], optional): Decay rates of the first moment and the norm. Default: (0.9, 0.999).
+        eps (float, default: 1e-08): Added to the gradient's magnitude.
+        weight_decay (float, default: 0): L2 penalty.
+        foreach (bool, optional): Accepted; a step is one engine call in any case.
+        maximize (bool, default: False): Ascend instead.
+        differentiable (bool, default: False): Record the step, for gradients through it.
+        capturable (bool, default: False): Accepted for parameters on the GPU device; no effect.
+
+    Raises:
+        ValueError: an option is out of its range.
+
+    Example:
+        >>> x = lucid.ones(1, requires_grad=True)
+        >>> optimizer = lucid.optim.Adamax([x], lr=0.1)
+        >>> (x * x).sum().backward()
+        >>> optimizer.step()
+        >>> x.detach()
+        tensor([0.9000])
     """
 
     _kind = "adamax"

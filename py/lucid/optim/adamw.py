@@ -14,6 +14,32 @@ class AdamW(Adam):
     """Adam whose weight decay shrinks parameters directly: `p -= lr · weight_decay · p` (Loshchilov and Hutter, 2019).
 
     Arguments as in `Adam`, but `weight_decay` is 0.01 by default.
+
+    Args:
+        params (ParamsT): the parameters to optimize, pairs of a name and a parameter, or dicts of groups with
+            options of their own.
+        lr (float, default: 0.001): the learning rate.
+        betas (tuple[float, float], optional): the coefficients of the running averages of the gradient and of its
+            square.
+        eps (float, default: 1e-08): what is added to the denominator.
+        weight_decay (float, default: 0.01): the share by which parameters shrink.
+        amsgrad (bool, default: False): divides by the largest average of squares so far.
+        maximize (bool, default: False): ascends along the gradient rather than descends.
+        foreach (bool, optional): accepted for PyTorch's signature; all parameters are always stepped in one call.
+        capturable (bool, default: False): accepted for PyTorch's signature; has no effect.
+        differentiable (bool, default: False): accepted for PyTorch's signature; a step is not differentiated.
+        fused (bool, optional): accepted for PyTorch's signature; steps are always fused.
+
+    Raises:
+        ValueError: an option is out of its range.
+
+    Example:
+        >>> x = lucid.ones(1, requires_grad=True)
+        >>> optimizer = lucid.optim.AdamW([x], lr=0.1)
+        >>> (x * x).sum().backward()
+        >>> optimizer.step()
+        >>> x.detach()
+        tensor([0.8990])
     """
 
     def __init__(

@@ -17,19 +17,31 @@ class ASGD(Stepping):
     `p = (1 - lambd · η) p - η g`; `ax += μ (p - ax)`; then
     `η = lr / (1 + lambd · lr · t)^alpha`, `μ = 1 / max(1, t - t0)`.
 
-    Args:
-        params: Parameters, pairs of name and parameter, or dicts of groups.
-        lr: Learning rate. Default: 1e-2.
-        lambd: Decay. Default: 1e-4.
-        alpha: Power of the rate's fall. Default: 0.75.
-        t0: From which step the average is one. Default: 1e6.
-        weight_decay: L2 penalty. Default: 0.
-        foreach: Accepted; a step is one engine call in any case.
-        maximize: Ascend instead. Default: False.
-        differentiable: Record the step, for gradients through it. Default: False.
-        capturable: Accepted for parameters on the GPU device; no effect.
-
     State per parameter: `step`, `eta`, `mu` (0-d float32, on the CPU where PyTorch has the parameter's device), `ax`.
+
+    Args:
+        params (ParamsT): the parameters to optimize, pairs of a name and a parameter, or dicts of groups with
+            options of their own.
+        lr (float, default: 0.01): Learning rate.
+        lambd (float, default: 0.0001): Decay.
+        alpha (float, default: 0.75): Power of the rate's fall.
+        t0 (float, default: 1000000.0): From which step the average is one.
+        weight_decay (float, default: 0): L2 penalty.
+        foreach (bool, optional): Accepted; a step is one engine call in any case.
+        maximize (bool, default: False): Ascend instead.
+        differentiable (bool, default: False): Record the step, for gradients through it.
+        capturable (bool, default: False): Accepted for parameters on the GPU device; no effect.
+
+    Raises:
+        ValueError: an option is out of its range.
+
+    Example:
+        >>> x = lucid.ones(1, requires_grad=True)
+        >>> optimizer = lucid.optim.ASGD([x], lr=0.1)
+        >>> (x * x).sum().backward()
+        >>> optimizer.step()
+        >>> x.detach()
+        tensor([0.8000])
     """
 
     _kind = "asgd"

@@ -25,19 +25,34 @@ class LBFGS(Optimizer):
     are two of the engine, for the direction and for the movement. On the GPU device every iteration waits for a handful
     of numbers that decide how it goes on.
 
-    Args:
-        params: Parameters, or pairs of name and parameter.
-        lr: Length of a step, or the first guess of the line search. Default: 1.
-        max_iter: Iterations per step. Default: 20.
-        max_eval: Calls of the closure per step. Default: `max_iter * 5 // 4`.
-        tolerance_grad: Ends a step where no element of the gradient is larger. Default: 1e-7.
-        tolerance_change: Ends a step where the loss or all parameters change less. Default: 1e-9.
-        history_size: Pairs of changes that are kept. Default: 100.
-        line_search_fn: "strong_wolfe" or None. Default: None.
-        maximize: Ascend instead. Default: False.
-
     State, on the first parameter: `func_evals`, `n_iter`, `d`, `t`, `old_dirs`, `old_stps`, `ro`, `H_diag`,
     `prev_flat_grad`, `prev_loss`, `al`.
+
+    Args:
+        params (ParamsT): Parameters, or pairs of name and parameter.
+        lr (float, default: 1): Length of a step, or the first guess of the line search.
+        max_iter (int, default: 20): Iterations per step.
+        max_eval (int, optional): Calls of the closure per step.
+        tolerance_grad (float, default: 1e-07): Ends a step where no element of the gradient is larger.
+        tolerance_change (float, default: 1e-09): Ends a step where the loss or all parameters change less.
+        history_size (int, default: 100): Pairs of changes that are kept.
+        line_search_fn (str, optional): "strong_wolfe" or None.
+        maximize (bool, default: False): Ascend instead.
+
+    Raises:
+        ValueError: there are several groups, or another `line_search_fn`.
+
+    Example:
+        >>> x = lucid.ones(1, requires_grad=True)
+        >>> optimizer = lucid.optim.LBFGS([x])
+        >>> def closure():
+        ...     optimizer.zero_grad()
+        ...     loss = (x * x).sum()
+        ...     loss.backward()
+        ...     return loss
+        >>> loss = optimizer.step(closure)
+        >>> abs(x.item()) < 1e-3
+        True
     """
 
     def __init__(

@@ -16,15 +16,28 @@ class Lion(Stepping):
 
     `p -= lr · (sign(β₁ m + (1 - β₁) g) + weight_decay · p)`, `m = β₂ m + (1 - β₂) g`.
 
-    Args:
-        params: Parameters, pairs of name and parameter, or dicts of groups.
-        lr: Learning rate. Default: 1e-4.
-        betas: The momentum's share in the direction, and its decay rate. Default: (0.9, 0.99).
-        weight_decay: Penalty, which shrinks parameters directly. Default: 0.
-        maximize: Ascend instead. Default: False.
-        differentiable: Record the step, for gradients through it. Default: False.
-
     State per parameter: `exp_avg`.
+
+    Args:
+        params (ParamsT): the parameters to optimize, pairs of a name and a parameter, or dicts of groups with
+            options of their own.
+        lr (float, default: 0.0001): Learning rate.
+        betas (tuple[float, float], optional): The momentum's share in the direction, and its decay rate. Default:
+            (0.9, 0.99).
+        weight_decay (float, default: 0.0): Penalty, which shrinks parameters directly.
+        maximize (bool, default: False): Ascend instead.
+        differentiable (bool, default: False): Record the step, for gradients through it.
+
+    Raises:
+        ValueError: an option is out of its range.
+
+    Example:
+        >>> x = lucid.ones(1, requires_grad=True)
+        >>> optimizer = lucid.optim.Lion([x], lr=0.1)
+        >>> (x * x).sum().backward()
+        >>> optimizer.step()
+        >>> x.detach()
+        tensor([0.9000])
     """
 
     _kind = "lion"

@@ -54,10 +54,24 @@ class SequentialLR(_Compound):
     """One schedule after the other: the next one begins, at its own epoch 0, at each of `milestones`.
 
     Args:
-        optimizer: The optimizer of all schedulers.
-        schedulers: At least one.
-        milestones: One less than schedulers, rising.
-        last_epoch: Where to go on; -1 starts anew.
+        optimizer (Optimizer): The optimizer of all schedulers.
+        schedulers (list[LRScheduler]): At least one.
+        milestones (list[int]): One less than schedulers, rising.
+        last_epoch (int, default: -1): Where to go on; -1 starts anew.
+
+    Raises:
+        ValueError: the schedulers are not of one optimizer, or the milestones do not fit.
+
+    Example:
+        >>> optimizer = lucid.optim.SGD([lucid.zeros(1)], lr=1.0)
+        >>> constant = lucid.optim.lr_scheduler.ConstantLR(optimizer, factor=0.1, total_iters=2)
+        >>> decay = lucid.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
+        >>> scheduler = lucid.optim.lr_scheduler.SequentialLR(optimizer, [constant, decay], milestones=[2])
+        >>> for _ in range(3):
+        ...     optimizer.step()
+        ...     scheduler.step()
+        >>> scheduler.get_last_lr()
+        [0.5]
     """
 
     def __init__(
@@ -109,8 +123,21 @@ class ChainedScheduler(_Compound):
     """All schedules at once: each goes by the rates that the one before has set.
 
     Args:
-        schedulers: At least one.
-        optimizer: Theirs, by default the first one's.
+        schedulers (Sequence[LRScheduler]): At least one.
+        optimizer (Optimizer, optional): Theirs, by default the first one's.
+
+    Raises:
+        ValueError: there is no scheduler, or they are not of one optimizer.
+
+    Example:
+        >>> optimizer = lucid.optim.SGD([lucid.zeros(1)], lr=1.0)
+        >>> constant = lucid.optim.lr_scheduler.ConstantLR(optimizer, factor=0.1, total_iters=2)
+        >>> decay = lucid.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
+        >>> scheduler = lucid.optim.lr_scheduler.ChainedScheduler([constant, decay])
+        >>> optimizer.step()
+        >>> scheduler.step()
+        >>> scheduler.get_last_lr()
+        [0.05]
     """
 
     def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None) -> None:

@@ -20,15 +20,27 @@ class ReduceLROnPlateau(LRScheduler):
     """Multiplies the rate by `factor` when a metric has not got better for more than `patience` steps.
 
     Args:
-        optimizer: Whose rates are set.
-        mode: Is less ("min") or more ("max") better?
-        factor: Below 1.
-        patience: Steps without improvement that are borne.
-        threshold: What counts as better: a share ("rel") or a difference ("abs").
-        threshold_mode: "rel" or "abs".
-        cooldown: Steps after a reduction that are not counted.
-        min_lr: No rate below this; one, or one per group.
-        eps: Reductions smaller than this are not made.
+        optimizer (Optimizer): Whose rates are set.
+        mode (Literal['min', 'max'], default: "min"): Is less ("min") or more ("max") better?
+        factor (float, default: 0.1): Below 1.
+        patience (int, default: 10): Steps without improvement that are borne.
+        threshold (float, default: 0.0001): What counts as better: a share ("rel") or a difference ("abs").
+        threshold_mode (Literal['rel', 'abs'], default: "rel"): "rel" or "abs".
+        cooldown (int, default: 0): Steps after a reduction that are not counted.
+        min_lr (list[float] | float, default: 0): No rate below this; one, or one per group.
+        eps (float, default: 1e-08): Reductions smaller than this are not made.
+
+    Raises:
+        ValueError: `factor` is not below 1, or another mode.
+        TypeError: `optimizer` is none.
+
+    Example:
+        >>> optimizer = lucid.optim.SGD([lucid.zeros(1)], lr=1.0)
+        >>> scheduler = lucid.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0)
+        >>> for loss in (1.0, 1.0):
+        ...     scheduler.step(loss)
+        >>> scheduler.get_last_lr()
+        [0.1]
     """
 
     def __init__(
@@ -168,19 +180,35 @@ class CyclicLR(_WithMomentum):
     """Moves the rate between `base_lr` and `max_lr` in cycles (Smith, 2017), and the momentum against it.
 
     Args:
-        optimizer: Whose rates are set.
-        base_lr: The lower rate, one or one per group.
-        max_lr: The upper rate, likewise.
-        step_size_up: Steps of the rise.
-        step_size_down: Steps of the fall; by default as many.
-        mode: "triangular"; "triangular2", whose height halves each cycle; "exp_range", whose height is `gamma^step`.
-        gamma: For "exp_range".
-        scale_fn: The height by the cycle's or step's number, in place of `mode`.
-        scale_mode: Is `scale_fn` of the "cycle" or of "iterations"?
-        cycle_momentum: Move the momentum, or `betas[0]`, between `max_momentum` and `base_momentum`?
-        base_momentum: The lower momentum, one or one per group.
-        max_momentum: The upper momentum, likewise.
-        last_epoch: Where to go on; -1 starts anew.
+        optimizer (Optimizer): Whose rates are set.
+        base_lr (float | list[float]): The lower rate, one or one per group.
+        max_lr (float | list[float]): The upper rate, likewise.
+        step_size_up (int, default: 2000): Steps of the rise.
+        step_size_down (int, optional): Steps of the fall; by default as many.
+        mode (Literal['triangular', 'triangular2', 'exp_range'], default: "triangular"): "triangular";
+            "triangular2", whose height halves each cycle; "exp_range", whose height is `gamma^step`.
+        gamma (float, default: 1.0): For "exp_range".
+        scale_fn (Callable[[float], float], optional): The height by the cycle's or step's number, in place of
+            `mode`.
+        scale_mode (Literal['cycle', 'iterations'], default: "cycle"): Is `scale_fn` of the "cycle" or of
+            "iterations"?
+        cycle_momentum (bool, default: True): Move the momentum, or `betas[0]`, between `max_momentum` and
+            `base_momentum`?
+        base_momentum (float, default: 0.8): The lower momentum, one or one per group.
+        max_momentum (float, default: 0.9): The upper momentum, likewise.
+        last_epoch (int, default: -1): Where to go on; -1 starts anew.
+
+    Raises:
+        ValueError: another mode, or an optimizer without momentum.
+
+    Example:
+        >>> optimizer = lucid.optim.SGD([lucid.zeros(1)], lr=1.0)
+        >>> scheduler = lucid.optim.lr_scheduler.CyclicLR(optimizer, 0.1, 1.0, step_size_up=3, cycle_momentum=False)
+        >>> for _ in range(3):
+        ...     optimizer.step()
+        ...     scheduler.step()
+        >>> [round(rate, 4) for rate in scheduler.get_last_lr()]
+        [1.0]
     """
 
     def __init__(
@@ -287,6 +315,25 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
     `lr = eta_min + (initial_lr - eta_min) · (1 + cos(π · T_cur / T_i)) / 2` (Loshchilov and Hutter, 2017). `step` takes
     a fractional epoch too.
+
+    Args:
+        optimizer (Optimizer): the optimizer whose learning rates are set.
+        T_0 (int): the number of epochs of the first period.
+        T_mult (int, default: 1): the factor of the period after each restart.
+        eta_min (float, default: 0.0): the lowest rate.
+        last_epoch (int, default: -1): the number of epochs behind; -1 starts anew.
+
+    Raises:
+        ValueError: `T_0` is not positive, or `T_mult` below 1.
+
+    Example:
+        >>> optimizer = lucid.optim.SGD([lucid.zeros(1)], lr=1.0)
+        >>> scheduler = lucid.optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, T_0=4)
+        >>> for _ in range(3):
+        ...     optimizer.step()
+        ...     scheduler.step()
+        >>> [round(rate, 4) for rate in scheduler.get_last_lr()]
+        [0.1464]
     """
 
     def __init__(
@@ -344,20 +391,32 @@ class OneCycleLR(_WithMomentum):
     """One rise to `max_lr` and one fall far below the start, with the momentum against it (Smith and Topin, 2018).
 
     Args:
-        optimizer: Whose rates are set.
-        max_lr: The highest rate, one or one per group.
-        total_steps: Steps of the cycle; or `epochs` and `steps_per_epoch`.
-        epochs: See there.
-        steps_per_epoch: See there.
-        pct_start: Share of the rise, a float.
-        anneal_strategy: "cos" or "linear".
-        cycle_momentum: Move the momentum, or `betas[0]`, against the rate?
-        base_momentum: The lower momentum, one or one per group.
-        max_momentum: The upper momentum, likewise.
-        div_factor: `max_lr` over the first rate.
-        final_div_factor: The first rate over the last one.
-        three_phase: Fall to the first rate as fast as it rose, and only then below it?
-        last_epoch: Where to go on; -1 starts anew.
+        optimizer (Optimizer): Whose rates are set.
+        max_lr (float | list[float]): The highest rate, one or one per group.
+        total_steps (int, optional): Steps of the cycle; or `epochs` and `steps_per_epoch`.
+        epochs (int, optional): See there.
+        steps_per_epoch (int, optional): See there.
+        pct_start (float, default: 0.3): Share of the rise, a float.
+        anneal_strategy (Literal['cos', 'linear'], default: "cos"): "cos" or "linear".
+        cycle_momentum (bool, default: True): Move the momentum, or `betas[0]`, against the rate?
+        base_momentum (float | list[float], default: 0.85): The lower momentum, one or one per group.
+        max_momentum (float | list[float], default: 0.95): The upper momentum, likewise.
+        div_factor (float, default: 25.0): `max_lr` over the first rate.
+        final_div_factor (float, default: 10000.0): The first rate over the last one.
+        three_phase (bool, default: False): Fall to the first rate as fast as it rose, and only then below it?
+        last_epoch (int, default: -1): Where to go on; -1 starts anew.
+
+    Raises:
+        ValueError: neither `total_steps` nor `epochs` and `steps_per_epoch` are given, or they are not positive.
+
+    Example:
+        >>> optimizer = lucid.optim.SGD([lucid.zeros(1)], lr=1.0)
+        >>> scheduler = lucid.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.0, total_steps=10, cycle_momentum=False)
+        >>> for _ in range(3):
+        ...     optimizer.step()
+        ...     scheduler.step()
+        >>> [round(rate, 4) for rate in scheduler.get_last_lr()]
+        [0.9505]
     """
 
     def __init__(

@@ -1,12 +1,11 @@
 """`LRScheduler` and the schedules that depend on the epoch alone.
 
 A schedule sets `lr` of the optimizer's groups at each `step`, from the rate before it where that can be done, so that
-schedules can be chained. `lr_policies` and `lr_compound` hold the rest.
+schedules can be chained. `lr_decay`, `lr_policies` and `lr_compound` hold the rest.
 """
 
 from __future__ import annotations
 
-import math
 import types
 import weakref
 from bisect import bisect_right
@@ -115,8 +114,19 @@ class LRScheduler(NamedInErrors):
     Every scheduler takes `verbose=True` too, which prints each rate as it is set (PyTorch had it until 2.7).
 
     Args:
-        optimizer: Whose rates are set. Making a scheduler sets them at once.
-        last_epoch: Where to go on, with `initial_lr` in the groups; -1 starts anew.
+        optimizer (Optimizer): Whose rates are set. Making a scheduler sets them at once.
+        last_epoch (int, default: -1): Where to go on, with `initial_lr` in the groups; -1 starts anew.
+
+    Example:
+        >>> optimizer = lucid.optim.SGD([lucid.zeros(1)], lr=1.0)
+        >>> class Halving(lucid.optim.lr_scheduler.LRScheduler):
+        ...     def get_lr(self):
+        ...         return [rate * 0.5 ** self.last_epoch for rate in self.base_lrs]
+        >>> scheduler = Halving(optimizer)
+        >>> optimizer.step()
+        >>> scheduler.step()
+        >>> scheduler.get_last_lr()
+        [0.5]
     """
 
     _get_lr_called_within_step = False
@@ -262,7 +272,23 @@ class _ByFunction(LRScheduler):
 
 
 class LambdaLR(_ByFunction):
-    """`lr = initial_lr · lr_lambda(epoch)`; `lr_lambda` is one function, or one per group."""
+    """`lr = initial_lr · lr_lambda(epoch)`; `lr_lambda` is one function, or one per group.
+
+    Args:
+        optimizer (Optimizer): the optimizer whose learning rates are set.
+        lr_lambda (callable or list of callables): takes the epoch, and returns the factor; one function, or one
+            for each group.
+        last_epoch (int, default: -1): the number of epochs behind; -1 starts anew.
+
+    Example:
+        >>> optimizer = lucid.optim.SGD([lucid.zeros(1)], lr=1.0)
+        >>> scheduler = lucid.optim.lr_scheduler.LambdaLR(optimizer, lambda epoch: 0.5**epoch)
+        >>> for _ in range(3):
+        ...     optimizer.step()
+        ...     scheduler.step()
+        >>> [round(rate, 4) for rate in scheduler.get_last_lr()]
+        [0.125]
+    """
 
     def get_lr(self) -> list[Any]:
         """The rates at `last_epoch`."""
@@ -271,7 +297,23 @@ class LambdaLR(_ByFunction):
 
 
 class MultiplicativeLR(_ByFunction):
-    """`lr = lr · lr_lambda(epoch)` at each step; `lr_lambda` is one function, or one per group."""
+    """`lr = lr · lr_lambda(epoch)` at each step; `lr_lambda` is one function, or one per group.
+
+    Args:
+        optimizer (Optimizer): the optimizer whose learning rates are set.
+        lr_lambda (callable or list of callables): takes the epoch, and returns the factor; one function, or one
+            for each group.
+        last_epoch (int, default: -1): the number of epochs behind; -1 starts anew.
+
+    Example:
+        >>> optimizer = lucid.optim.SGD([lucid.zeros(1)], lr=1.0)
+        >>> scheduler = lucid.optim.lr_scheduler.MultiplicativeLR(optimizer, lambda epoch: 0.5)
+        >>> for _ in range(3):
+        ...     optimizer.step()
+        ...     scheduler.step()
+        >>> [round(rate, 4) for rate in scheduler.get_last_lr()]
+        [0.125]
+    """
 
     def _check_functions(self) -> None:
         for function in self.lr_lambdas:
@@ -288,7 +330,23 @@ class MultiplicativeLR(_ByFunction):
 
 
 class StepLR(LRScheduler):
-    """Multiplies the rate by `gamma` every `step_size` epochs."""
+    """Multiplies the rate by `gamma` every `step_size` epochs.
+
+    Args:
+        optimizer (Optimizer): the optimizer whose learning rates are set.
+        step_size (int): the number of epochs between two changes.
+        gamma (float, default: 0.1): the factor.
+        last_epoch (int, default: -1): the number of epochs behind; -1 starts anew.
+
+    Example:
+        >>> optimizer = lucid.optim.SGD([lucid.zeros(1)], lr=1.0)
+        >>> scheduler = lucid.optim.lr_scheduler.StepLR(optimizer, step_size=2)
+        >>> for _ in range(3):
+        ...     optimizer.step()
+        ...     scheduler.step()
+        >>> [round(rate, 4) for rate in scheduler.get_last_lr()]
+        [0.1]
+    """
 
     def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
         self.step_size = step_size
@@ -307,7 +365,23 @@ class StepLR(LRScheduler):
 
 
 class MultiStepLR(LRScheduler):
-    """Multiplies the rate by `gamma` at each of `milestones`."""
+    """Multiplies the rate by `gamma` at each of `milestones`.
+
+    Args:
+        optimizer (Optimizer): the optimizer whose learning rates are set.
+        milestones (Iterable[int]): the epochs of the changes.
+        gamma (float, default: 0.1): the factor.
+        last_epoch (int, default: -1): the number of epochs behind; -1 starts anew.
+
+    Example:
+        >>> optimizer = lucid.optim.SGD([lucid.zeros(1)], lr=1.0)
+        >>> scheduler = lucid.optim.lr_scheduler.MultiStepLR(optimizer, milestones=[1, 2])
+        >>> for _ in range(3):
+        ...     optimizer.step()
+        ...     scheduler.step()
+        >>> [round(rate, 4) for rate in scheduler.get_last_lr()]
+        [0.01]
+    """
 
     def __init__(
         self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1
@@ -329,7 +403,26 @@ class MultiStepLR(LRScheduler):
 
 
 class ConstantLR(LRScheduler):
-    """Multiplies the rate by `factor` until epoch `total_iters`, where it returns to what it was."""
+    """Multiplies the rate by `factor` until epoch `total_iters`, where it returns to what it was.
+
+    Args:
+        optimizer (Optimizer): the optimizer whose learning rates are set.
+        factor (float, default: 0.3333333333333333): the factor at first, within 0 to 1.
+        total_iters (int, default: 5): the epoch at which the factor ends.
+        last_epoch (int, default: -1): the number of epochs behind; -1 starts anew.
+
+    Raises:
+        ValueError: `factor` is not within 0 to 1.
+
+    Example:
+        >>> optimizer = lucid.optim.SGD([lucid.zeros(1)], lr=1.0)
+        >>> scheduler = lucid.optim.lr_scheduler.ConstantLR(optimizer, factor=0.5, total_iters=5)
+        >>> for _ in range(3):
+        ...     optimizer.step()
+        ...     scheduler.step()
+        >>> [round(rate, 4) for rate in scheduler.get_last_lr()]
+        [0.5]
+    """
 
     def __init__(
         self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1
@@ -354,45 +447,23 @@ class ConstantLR(LRScheduler):
         return [base * (self.factor + over * (1 - self.factor)) for base in self.base_lrs]
 
 
-class LinearLR(LRScheduler):
-    """Moves the rate's factor from `start_factor` to `end_factor`, evenly over `total_iters` epochs."""
-
-    def __init__(
-        self,
-        optimizer: Optimizer,
-        start_factor: float = 1.0 / 3,
-        end_factor: float = 1.0,
-        total_iters: int = 5,
-        last_epoch: int = -1,
-    ) -> None:
-        if start_factor > 1.0 or start_factor <= 0:
-            raise errors.ValueError(
-                "Starting multiplicative factor expected to be greater than 0 and less or equal to 1."
-            )
-        if end_factor > 1.0 or end_factor < 0:
-            raise errors.ValueError("Ending multiplicative factor expected to be between 0 and 1.")
-        self.start_factor = start_factor
-        self.end_factor = end_factor
-        self.total_iters = total_iters
-        super().__init__(optimizer, last_epoch)
-
-    def get_lr(self) -> list[Any]:
-        """The rates at `last_epoch`."""
-        self._warn_unless_stepping()
-        if self.last_epoch == 0:
-            return self._scaled(self.start_factor)
-        if self._is_initial or self.last_epoch > self.total_iters:
-            return rates(self.optimizer)
-        way = self.end_factor - self.start_factor
-        return self._scaled(1.0 + way / (self.total_iters * self.start_factor + (self.last_epoch - 1) * way))
-
-    def _get_closed_form_lr(self) -> list[Any]:
-        way = (self.end_factor - self.start_factor) * min(self.total_iters, self.last_epoch) / self.total_iters
-        return [base * (self.start_factor + way) for base in self.base_lrs]
-
-
 class ExponentialLR(LRScheduler):
-    """Multiplies the rate by `gamma` every epoch."""
+    """Multiplies the rate by `gamma` every epoch.
+
+    Args:
+        optimizer (Optimizer): the optimizer whose learning rates are set.
+        gamma (float): the factor.
+        last_epoch (int, default: -1): the number of epochs behind; -1 starts anew.
+
+    Example:
+        >>> optimizer = lucid.optim.SGD([lucid.zeros(1)], lr=1.0)
+        >>> scheduler = lucid.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
+        >>> for _ in range(3):
+        ...     optimizer.step()
+        ...     scheduler.step()
+        >>> [round(rate, 4) for rate in scheduler.get_last_lr()]
+        [0.125]
+    """
 
     def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
         self.gamma = gamma
@@ -407,124 +478,9 @@ class ExponentialLR(LRScheduler):
         return [base * self.gamma**self.last_epoch for base in self.base_lrs]
 
 
-class PolynomialLR(LRScheduler):
-    """`lr = eta_min + (initial_lr - eta_min) · (1 - epoch / total_iters)^power`, then `eta_min`.
-
-    `eta_min` is 0 at first and not in PyTorch.
-    """
-
-    eta_min = 0.0
-
-    def __init__(
-        self,
-        optimizer: Optimizer,
-        total_iters: int = 5,
-        power: float = 1.0,
-        last_epoch: int = -1,
-        *,
-        eta_min: float = 0.0,
-    ) -> None:
-        self.total_iters = total_iters
-        self.power = power
-        if eta_min != 0:
-            # Else states are those of PyTorch's.
-            self.eta_min = eta_min
-        super().__init__(optimizer, last_epoch)
-
-    def get_lr(self) -> list[Any]:
-        """The rates at `last_epoch`."""
-        self._warn_unless_stepping()
-        if self._is_initial or self.last_epoch > self.total_iters:
-            return rates(self.optimizer)
-        now, before = (1.0 - epoch / self.total_iters for epoch in (self.last_epoch, self.last_epoch - 1))
-        factor = (now / before) ** self.power
-        if self.eta_min == 0:
-            return self._scaled(factor)
-        return [self.eta_min + (group["lr"] - self.eta_min) * factor for group in self.optimizer.param_groups]
-
-    def _get_closed_form_lr(self) -> list[Any]:
-        left = (1.0 - min(self.total_iters, self.last_epoch) / self.total_iters) ** self.power
-        return [self.eta_min + (base - self.eta_min) * left for base in self.base_lrs]
-
-
-class CosineAnnealingLR(LRScheduler):
-    """`lr = eta_min + (initial_lr - eta_min) · (1 + cos(π · epoch / T_max)) / 2` (Loshchilov and Hutter, 2017)."""
-
-    def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:
-        self.T_max = T_max
-        self.eta_min = eta_min
-        super().__init__(optimizer, last_epoch)
-
-    def get_lr(self) -> list[Any]:
-        """The rates at `last_epoch`."""
-        self._warn_unless_stepping()
-        if self._is_initial:
-            return rates(self.optimizer)
-        if self._step_count == 1 and self.last_epoch > 0:
-            return self._get_closed_form_lr()
-        groups = self.optimizer.param_groups
-        if (self.last_epoch - 1 - self.T_max) % (2 * self.T_max) == 0:
-            # The rate is at its minimum, where a factor cannot bring it up again.
-            rise = (1 - math.cos(math.pi / self.T_max)) / 2
-            pairs = zip(self.base_lrs, groups, strict=True)
-            return [group["lr"] + (base - self.eta_min) * rise for base, group in pairs]
-        now, before = (1 + math.cos(math.pi * e / self.T_max) for e in (self.last_epoch, self.last_epoch - 1))
-        return [now / before * (group["lr"] - self.eta_min) + self.eta_min for group in groups]
-
-    def _get_closed_form_lr(self) -> list[Any]:
-        height = (1 + math.cos(math.pi * self.last_epoch / self.T_max)) / 2
-        return [self.eta_min + (base - self.eta_min) * height for base in self.base_lrs]
-
-
-class NoamScheduler(LRScheduler):
-    """The Transformer's warm-up (Vaswani et al., 2017), which PyTorch has not.
-
-    `lr = initial_lr · factor · d_model^-0.5 · min(step^-0.5, step · warmup_steps^-1.5)`, steps counted from 1.
-
-    Args:
-        optimizer: Whose rates are set.
-        d_model: The model's width; `model_size=` by another name.
-        warmup_steps: Steps over which the rate rises.
-        factor: Default: 1.
-        last_epoch: Where to go on; -1 starts anew.
-    """
-
-    def __init__(
-        self,
-        optimizer: Optimizer,
-        d_model: int | None = None,
-        warmup_steps: int = 4000,
-        factor: float = 1.0,
-        last_epoch: int = -1,
-        *,
-        model_size: int | None = None,
-    ) -> None:
-        if (d_model is None) == (model_size is None):
-            raise errors.TypeError("NoamScheduler expects the model's width as d_model, or as model_size")
-        model_size = d_model if d_model is not None else model_size
-        assert model_size is not None
-        if model_size <= 0:
-            raise errors.ValueError(f"Expected positive d_model, but got {model_size}")
-        if warmup_steps <= 0:
-            raise errors.ValueError(f"Expected positive warmup_steps, but got {warmup_steps}")
-        self.model_size = model_size
-        self.warmup_steps = warmup_steps
-        self.factor = factor
-        super().__init__(optimizer, last_epoch)
-
-    def get_lr(self) -> list[Any]:
-        """The rates at `last_epoch`."""
-        self._warn_unless_stepping()
-        return self._get_closed_form_lr()
-
-    def _get_closed_form_lr(self) -> list[Any]:
-        step = self.last_epoch + 1
-        scale = self.factor * self.model_size**-0.5 * min(step**-0.5, step * self.warmup_steps**-1.5)
-        return [base * scale for base in self.base_lrs]
-
-
 # At the end, since they build on the classes above.
 from lucid.optim.lr_compound import ChainedScheduler, SequentialLR  # noqa: E402
+from lucid.optim.lr_decay import CosineAnnealingLR, LinearLR, NoamScheduler, PolynomialLR  # noqa: E402
 from lucid.optim.lr_policies import (  # noqa: E402
     CosineAnnealingWarmRestarts,
     CyclicLR,

@@ -52,19 +52,31 @@ class Muon(Optimizer):
     `b = momentum · b + (1 - momentum) · g`, `u` the gradient's blend with it (with `nesterov`) or `b` itself, then
     `p = (1 - lr · weight_decay) p - lr · c · orthogonal(u)`, computed in bfloat16.
 
-    Args:
-        params: Matrices, pairs of name and matrix, or dicts of groups.
-        lr: Learning rate. Default: 1e-3.
-        weight_decay: Penalty, which shrinks parameters directly. Default: 0.1.
-        momentum: Default: 0.95.
-        nesterov: Default: True.
-        ns_coefficients: Of the iteration's polynomial. Default: (3.4445, -4.775, 2.0315).
-        eps: Least norm to divide by. Default: 1e-7.
-        ns_steps: Iterations. Default: 5.
-        adjust_lr_fn: `c` for a matrix of (A, B): "original" (also None), `sqrt(max(1, A / B))`; "match_rms_adamw",
-            `0.2 · sqrt(max(A, B))`; "spectral_unclamped", `sqrt(A / B)`.
-
     State per parameter: `momentum_buffer`.
+
+    Args:
+        params (ParamsT): Matrices, pairs of name and matrix, or dicts of groups.
+        lr (float, default: 0.001): Learning rate.
+        weight_decay (float, default: 0.1): Penalty, which shrinks parameters directly.
+        momentum (float, default: 0.95): Default: 0.95.
+        nesterov (bool, default: True): Default: True.
+        ns_coefficients (tuple[float, float, float], optional): Of the iteration's polynomial. Default: (3.4445,
+            -4.775, 2.0315).
+        eps (float, default: 1e-07): Least norm to divide by.
+        ns_steps (int, default: 5): Iterations.
+        adjust_lr_fn (str, optional): `c` for a matrix of (A, B): "original" (also None), `sqrt(max(1, A / B))`;
+            "match_rms_adamw", `0.2 · sqrt(max(A, B))`; "spectral_unclamped", `sqrt(A / B)`.
+
+    Raises:
+        ValueError: an option is out of its range, or a parameter is no matrix.
+
+    Example:
+        >>> x = lucid.eye(2).requires_grad_()
+        >>> optimizer = lucid.optim.Muon([x], lr=0.1)
+        >>> (x * x).sum().backward()
+        >>> optimizer.step()
+        >>> x.shape
+        lucid.Size([2, 2])
     """
 
     def __init__(
@@ -131,17 +143,29 @@ def _adjustment(name: str | None, rows: int, columns: int) -> float:
 class Adafactor(Optimizer):
     """Adafactor (Shazeer and Stern, 2018): second moments of matrices as a row and a column.
 
-    Args:
-        params: Parameters, pairs of name and parameter, or dicts of groups.
-        lr: The most that a step's relative size may be. Default: 1e-2.
-        beta2_decay: The second moment takes `t^beta2_decay` of the new square. Default: -0.8.
-        eps: Least second moment's root (by default the dtype's `eps`), and least parameter size. Default: (None, 1e-3).
-        d: Largest root mean square of an update. Default: 1.
-        weight_decay: Penalty, which shrinks parameters directly. Default: 0.
-        foreach: Accepted; no effect.
-        maximize: Ascend instead. Default: False.
-
     State per parameter: `step`, and `row_var` and `col_var`, or `variance` for vectors and numbers.
+
+    Args:
+        params (ParamsT): Parameters, pairs of name and parameter, or dicts of groups.
+        lr (float, default: 0.01): The most that a step's relative size may be.
+        beta2_decay (float, default: -0.8): The second moment takes `t^beta2_decay` of the new square.
+        eps (tuple[float or None, float], optional): Least second moment's root (by default the dtype's `eps`), and
+            least parameter size.
+        d (float, default: 1.0): Largest root mean square of an update.
+        weight_decay (float, default: 0.0): Penalty, which shrinks parameters directly.
+        foreach (bool, optional): Accepted; no effect.
+        maximize (bool, default: False): Ascend instead.
+
+    Raises:
+        ValueError: an option is out of its range.
+
+    Example:
+        >>> x = lucid.ones(1, requires_grad=True)
+        >>> optimizer = lucid.optim.Adafactor([x], lr=0.1)
+        >>> (x * x).sum().backward()
+        >>> optimizer.step()
+        >>> x.detach()
+        tensor([0.9000])
     """
 
     def __init__(

@@ -18,20 +18,32 @@ class NAdam(Stepping):
     With `μₜ = β₁ (1 - 0.5 · 0.96^(t · momentum_decay))` and `Mₜ` the product of all so far,
     `p -= lr · ((1 - μₜ) / (1 - Mₜ) · g + μₜ₊₁ / (1 - Mₜ₊₁) · m) / (sqrt(v / (1 - β₂ᵗ)) + eps)`.
 
-    Args:
-        params: Parameters, pairs of name and parameter, or dicts of groups.
-        lr: Learning rate. Default: 2e-3.
-        betas: Decay rates of the moments. Default: (0.9, 0.999).
-        eps: Added to the denominator. Default: 1e-8.
-        weight_decay: Penalty. Default: 0.
-        momentum_decay: How fast the momentum approaches β₁. Default: 4e-3.
-        decoupled_weight_decay: Shrink parameters by the penalty directly. Default: False.
-        foreach: Accepted; a step is one engine call in any case.
-        maximize: Ascend instead. Default: False.
-        capturable: Accepted for parameters on the GPU device; no effect.
-        differentiable: Record the step, for gradients through it. Default: False.
-
     State per parameter: `step` and `mu_product` (0-d float32 on the CPU), `exp_avg`, `exp_avg_sq`.
+
+    Args:
+        params (ParamsT): the parameters to optimize, pairs of a name and a parameter, or dicts of groups with
+            options of their own.
+        lr (float, default: 0.002): Learning rate.
+        betas (tuple[float, float], optional): Decay rates of the moments. Default: (0.9, 0.999).
+        eps (float, default: 1e-08): Added to the denominator.
+        weight_decay (float, default: 0): Penalty.
+        momentum_decay (float, default: 0.004): How fast the momentum approaches β₁.
+        decoupled_weight_decay (bool, default: False): Shrink parameters by the penalty directly.
+        foreach (bool, optional): Accepted; a step is one engine call in any case.
+        maximize (bool, default: False): Ascend instead.
+        capturable (bool, default: False): Accepted for parameters on the GPU device; no effect.
+        differentiable (bool, default: False): Record the step, for gradients through it.
+
+    Raises:
+        ValueError: an option is out of its range.
+
+    Example:
+        >>> x = lucid.ones(1, requires_grad=True)
+        >>> optimizer = lucid.optim.NAdam([x], lr=0.1)
+        >>> (x * x).sum().backward()
+        >>> optimizer.step()
+        >>> x.detach()
+        tensor([0.8944])
     """
 
     _kind = "nadam"

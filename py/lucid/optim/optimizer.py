@@ -86,8 +86,28 @@ class Optimizer(NamedInErrors):
     """Base class of all optimizers.
 
     Args:
-        params: Tensors, pairs of name and tensor, or dicts with "params" and options of that group.
-        defaults: The options, for groups that do not give them.
+        params (ParamsT): Tensors, pairs of name and tensor, or dicts with "params" and options of that group.
+        defaults (dict[str, Any]): The options, for groups that do not give them.
+
+    Raises:
+        TypeError: `params` are no parameters.
+        ValueError: there are none, or one is listed twice.
+
+    Example:
+        >>> class Descent(lucid.optim.Optimizer):
+        ...     def __init__(self, params, lr=0.1):
+        ...         super().__init__(params, {"lr": lr})
+        ...     @lucid.no_grad()
+        ...     def step(self, closure=None):
+        ...         for group in self.param_groups:
+        ...             for p in group["params"]:
+        ...                 p.add_(p.grad, alpha=-group["lr"])
+        >>> x = lucid.ones(1, requires_grad=True)
+        >>> optimizer = Descent([x])
+        >>> (x * x).sum().backward()
+        >>> optimizer.step()
+        >>> x.detach()
+        tensor([0.8000])
     """
 
     # State that counts rather than belonging to the parameter's elements: 0-d float32 on the CPU.

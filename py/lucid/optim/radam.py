@@ -12,19 +12,31 @@ __all__ = ["RAdam"]
 class RAdam(Stepping):
     """Adam whose rate follows how well the variance is known (Liu et al., 2020); at first the momentum alone leads.
 
-    Args:
-        params: Parameters, pairs of name and parameter, or dicts of groups.
-        lr: Learning rate. Default: 1e-3.
-        betas: Decay rates of the moments. Default: (0.9, 0.999).
-        eps: Added to the denominator. Default: 1e-8.
-        weight_decay: Penalty. Default: 0.
-        decoupled_weight_decay: Shrink parameters by the penalty directly. Default: False.
-        foreach: Accepted; a step is one engine call in any case.
-        maximize: Ascend instead. Default: False.
-        capturable: Accepted for parameters on the GPU device; no effect.
-        differentiable: Record the step, for gradients through it. Default: False.
-
     State per parameter: `step`, `exp_avg`, `exp_avg_sq`.
+
+    Args:
+        params (ParamsT): the parameters to optimize, pairs of a name and a parameter, or dicts of groups with
+            options of their own.
+        lr (float, default: 0.001): Learning rate.
+        betas (tuple[float, float], optional): Decay rates of the moments. Default: (0.9, 0.999).
+        eps (float, default: 1e-08): Added to the denominator.
+        weight_decay (float, default: 0): Penalty.
+        decoupled_weight_decay (bool, default: False): Shrink parameters by the penalty directly.
+        foreach (bool, optional): Accepted; a step is one engine call in any case.
+        maximize (bool, default: False): Ascend instead.
+        capturable (bool, default: False): Accepted for parameters on the GPU device; no effect.
+        differentiable (bool, default: False): Record the step, for gradients through it.
+
+    Raises:
+        ValueError: an option is out of its range.
+
+    Example:
+        >>> x = lucid.ones(1, requires_grad=True)
+        >>> optimizer = lucid.optim.RAdam([x], lr=0.1)
+        >>> (x * x).sum().backward()
+        >>> optimizer.step()
+        >>> x.detach()
+        tensor([0.8000])
     """
 
     _kind = "radam"

@@ -14,20 +14,32 @@ __all__ = ["RMSprop"]
 class RMSprop(Stepping):
     """RMSprop (Hinton, 2012): `s = α s + (1 - α) g²`, `p -= lr · g / (sqrt(s) + eps)`.
 
-    Args:
-        params: Parameters, pairs of name and parameter, or dicts of groups.
-        lr: Learning rate. Default: 1e-2.
-        alpha: Decay rate of the means. Default: 0.99.
-        eps: Added to the denominator. Default: 1e-8.
-        weight_decay: L2 penalty. Default: 0.
-        momentum: Default: 0, which keeps no buffer.
-        centered: Divide by the root of the variance (Graves, 2013). Default: False.
-        capturable: Accepted for parameters on the GPU device; no effect.
-        foreach: Accepted; a step is one engine call in any case.
-        maximize: Ascend instead. Default: False.
-        differentiable: Record the step, for gradients through it. Default: False.
-
     State per parameter: `step`, `square_avg`, `momentum_buffer` with `momentum`, `grad_avg` where `centered`.
+
+    Args:
+        params (ParamsT): the parameters to optimize, pairs of a name and a parameter, or dicts of groups with
+            options of their own.
+        lr (float, default: 0.01): Learning rate.
+        alpha (float, default: 0.99): Decay rate of the means.
+        eps (float, default: 1e-08): Added to the denominator.
+        weight_decay (float, default: 0): L2 penalty.
+        momentum (float, default: 0): Default: 0, which keeps no buffer.
+        centered (bool, default: False): Divide by the root of the variance (Graves, 2013).
+        capturable (bool, default: False): Accepted for parameters on the GPU device; no effect.
+        foreach (bool, optional): Accepted; a step is one engine call in any case.
+        maximize (bool, default: False): Ascend instead.
+        differentiable (bool, default: False): Record the step, for gradients through it.
+
+    Raises:
+        ValueError: an option is out of its range.
+
+    Example:
+        >>> x = lucid.ones(1, requires_grad=True)
+        >>> optimizer = lucid.optim.RMSprop([x], lr=0.1)
+        >>> (x * x).sum().backward()
+        >>> optimizer.step()
+        >>> x.detach()
+        tensor([5.9605e-08])
     """
 
     _kind = "rmsprop"

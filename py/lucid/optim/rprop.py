@@ -17,17 +17,29 @@ class Rprop(Stepping):
     Where the gradient kept its sign the size grows by `etas[1]`; where it turned the size shrinks by `etas[0]` and the
     element rests; then `p -= sign(g) · size`.
 
-    Args:
-        params: Parameters, pairs of name and parameter, or dicts of groups.
-        lr: The first step size. Default: 1e-2.
-        etas: Factors of the step size. Default: (0.5, 1.2).
-        step_sizes: Smallest and largest step. Default: (1e-6, 50).
-        capturable: Accepted for parameters on the GPU device; no effect.
-        foreach: Accepted; a step is one engine call in any case.
-        maximize: Ascend instead. Default: False.
-        differentiable: Record the step, for gradients through it. Default: False.
-
     State per parameter: `step`, `prev`, `step_size`.
+
+    Args:
+        params (ParamsT): the parameters to optimize, pairs of a name and a parameter, or dicts of groups with
+            options of their own.
+        lr (float, default: 0.01): The first step size.
+        etas (tuple[float, float], optional): Factors of the step size. Default: (0.5, 1.2).
+        step_sizes (tuple[float, float], optional): Smallest and largest step.
+        capturable (bool, default: False): Accepted for parameters on the GPU device; no effect.
+        foreach (bool, optional): Accepted; a step is one engine call in any case.
+        maximize (bool, default: False): Ascend instead.
+        differentiable (bool, default: False): Record the step, for gradients through it.
+
+    Raises:
+        ValueError: an option is out of its range.
+
+    Example:
+        >>> x = lucid.ones(1, requires_grad=True)
+        >>> optimizer = lucid.optim.Rprop([x], lr=0.1)
+        >>> (x * x).sum().backward()
+        >>> optimizer.step()
+        >>> x.detach()
+        tensor([0.9000])
     """
 
     _kind = "rprop"

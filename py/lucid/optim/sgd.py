@@ -31,21 +31,34 @@ class SGD(Optimizer):
     `g += weight_decay · p`; `b = momentum · b + (1 - dampening) · g`, but `b = g` at first; `p -= lr · b`, or with
     `nesterov` `p -= lr · (g + momentum · b)`.
 
-    Args:
-        params: Parameters, pairs of name and parameter, or dicts of groups.
-        lr: Learning rate. Default: 1e-3.
-        momentum: Default: 0, which keeps no buffer.
-        dampening: Of the gradient's entry into the buffer. Default: 0.
-        weight_decay: L2 penalty. Default: 0.
-        nesterov: Default: False.
-        maximize: Ascend instead. Default: False.
-        foreach: Accepted; a step is one engine call in any case.
-        fused: Accepted likewise.
-        differentiable: Record the step, for gradients through it; parameters must not be leaves then. Default: False.
-
     State per parameter: `momentum_buffer`, where `momentum` is not 0.
 
     Of a sparse gradient the rows alone step; with momentum all rows that ever had one, and the buffer is sparse too.
+
+    Args:
+        params (ParamsT): the parameters to optimize, pairs of a name and a parameter, or dicts of groups with
+            options of their own.
+        lr (float, default: 0.001): Learning rate.
+        momentum (float, default: 0): Default: 0, which keeps no buffer.
+        dampening (float, default: 0): Of the gradient's entry into the buffer.
+        weight_decay (float, default: 0): L2 penalty.
+        nesterov (bool, default: False): Default: False.
+        maximize (bool, default: False): Ascend instead.
+        foreach (bool, optional): Accepted; a step is one engine call in any case.
+        differentiable (bool, default: False): Record the step, for gradients through it; parameters must not be
+            leaves then.
+        fused (bool, optional): Accepted likewise.
+
+    Raises:
+        ValueError: an option is out of its range.
+
+    Example:
+        >>> x = lucid.ones(1, requires_grad=True)
+        >>> optimizer = lucid.optim.SGD([x], lr=0.1)
+        >>> (x * x).sum().backward()
+        >>> optimizer.step()
+        >>> x.detach()
+        tensor([0.8000])
     """
 
     def __init__(

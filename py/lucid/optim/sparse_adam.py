@@ -27,18 +27,27 @@ class SparseAdam(Stepping):
     `p -= lr · sqrt(1 - β₂ᵗ) / (1 - β₁ᵗ) · m / (sqrt(v) + eps)`. A step reads and writes those rows alone, so
     that it costs as much for a large table as for a small one.
 
-    Args:
-        params: Parameters, pairs of name and parameter, or dicts of groups; dense and real.
-        lr: Learning rate. Default: 1e-3.
-        betas: Decay rates of the moments. Default: (0.9, 0.999).
-        eps: Added to the denominator. Default: 1e-8.
-        maximize: Ascend instead. Default: False.
-
     State per parameter: `step` (an int), `exp_avg`, `exp_avg_sq`, both as large as the parameter.
+
+    Args:
+        params (ParamsT): Parameters, pairs of name and parameter, or dicts of groups; dense and real.
+        lr (float, default: 0.001): Learning rate.
+        betas (tuple[float, float], optional): Decay rates of the moments. Default: (0.9, 0.999).
+        eps (float, default: 1e-08): Added to the denominator.
+        maximize (bool, default: False): Ascend instead.
 
     Raises:
         ValueError: for sparse or complex parameters.
         RuntimeError: at a step, for dense gradients.
+        ValueError: an option is out of its range, or a parameter is sparse itself.
+
+    Example:
+        >>> from lucid import nn
+        >>> from lucid import nn
+        >>> table = nn.Embedding(4, 2, sparse=True)
+        >>> optimizer = lucid.optim.SparseAdam(table.parameters())
+        >>> table(lucid.tensor([1])).sum().backward()
+        >>> optimizer.step()
     """
 
     _kind = "sparse_adam"

@@ -40,7 +40,22 @@ def _in_place(average: _One) -> _Many:
 
 
 def get_ema_avg_fn(decay: float = 0.999) -> _One:
-    """An exponential average: `decay · mean + (1 - decay) · new`."""
+    """An exponential average: `decay · mean + (1 - decay) · new`.
+
+    Args:
+        decay (float, default: 0.999): the share of the old average, within 0 to 1.
+
+    Returns:
+        callable: takes the average, the new value and the number of averaged models.
+
+    Raises:
+        ValueError: `decay` is not within 0 to 1.
+
+    Example:
+        >>> average = lucid.optim.swa_utils.get_ema_avg_fn(0.5)
+        >>> average(lucid.zeros(1), lucid.ones(1), 1)
+        tensor([0.5000])
+    """
     if not 0.0 <= decay <= 1.0:
         raise errors.ValueError(f"Invalid decay value {decay} provided. Please provide a value in [0,1] range.")
 
@@ -53,7 +68,23 @@ def get_ema_avg_fn(decay: float = 0.999) -> _One:
 
 
 def get_ema_multi_avg_fn(decay: float = 0.999) -> _Many:
-    """`get_ema_avg_fn` for lists of tensors, in place."""
+    """`get_ema_avg_fn` for lists of tensors, in place.
+
+    Args:
+        decay (float, default: 0.999): the share of the old average, within 0 to 1.
+
+    Returns:
+        callable: takes the averages, the new values and the number of averaged models.
+
+    Raises:
+        ValueError: `decay` is not within 0 to 1.
+
+    Example:
+        >>> means = [lucid.zeros(1)]
+        >>> lucid.optim.swa_utils.get_ema_multi_avg_fn(0.5)(means, [lucid.ones(1)], 1)
+        >>> means
+        [tensor([0.5000])]
+    """
     return _in_place(get_ema_avg_fn(decay))
 
 
@@ -77,11 +108,22 @@ class AveragedModel(Module):
     """A copy of a model that holds the average of its weights (Izmailov et al., 2018).
 
     Args:
-        model: What is averaged; it is copied.
-        device: Where the copy is kept.
-        avg_fn: New average of a tensor by `avg_fn(averaged, current, num_averaged)`. Default: the plain average.
-        multi_avg_fn: The same for lists, in place.
-        use_buffers: Average buffers too, rather than copying them.
+        model (Module): What is averaged; it is copied.
+        device (lucid.device or str, optional): Where the copy is kept.
+        avg_fn (_One, optional): New average of a tensor by `avg_fn(averaged, current, num_averaged)`.
+        multi_avg_fn (_Many, optional): The same for lists, in place.
+        use_buffers (bool, default: False): Average buffers too, rather than copying them.
+
+    Raises:
+        AssertionError: both functions are given.
+
+    Example:
+        >>> from lucid import nn
+        >>> layer = nn.Linear(1, 1)
+        >>> mean = lucid.optim.swa_utils.AveragedModel(layer)
+        >>> mean.update_parameters(layer)
+        >>> mean.n_averaged
+        tensor(1)
     """
 
     n_averaged: Tensor
@@ -137,6 +179,18 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
     """Computes the running statistics of a model's batch norms anew, in one pass over the data.
 
     Each batch is a tensor, or a list or tuple that begins with one.
+
+    Args:
+        loader (Iterable[Any]): batches, each a tensor or a sequence that begins with one.
+        model (Module): the model with the batch norms.
+        device (lucid.device or str, optional): where batches are moved first.
+
+    Example:
+        >>> from lucid import nn
+        >>> model = nn.BatchNorm1d(1)
+        >>> lucid.optim.swa_utils.update_bn([lucid.tensor([[1.0], [3.0]])], model)
+        >>> model.running_mean
+        tensor([2.])
     """
     norms = [m for m in model.modules() if hasattr(m, "reset_running_stats") and hasattr(m, "momentum")]
     if not norms:
@@ -159,11 +213,23 @@ class SWALR(LRScheduler):
     """Moves the rate to `swa_lr` over `anneal_epochs`, where it stays.
 
     Args:
-        optimizer: Whose rates are set.
-        swa_lr: One rate, or one per group.
-        anneal_epochs: Default: 10.
-        anneal_strategy: "cos" or "linear".
-        last_epoch: Where to go on; -1 starts anew.
+        optimizer (Optimizer): Whose rates are set.
+        swa_lr (float): One rate, or one per group.
+        anneal_epochs (int, default: 10): Default: 10.
+        anneal_strategy (Literal['cos', 'linear'], default: "cos"): "cos" or "linear".
+        last_epoch (int, default: -1): Where to go on; -1 starts anew.
+
+    Raises:
+        ValueError: another strategy, or a negative number of epochs.
+
+    Example:
+        >>> optimizer = lucid.optim.SGD([lucid.zeros(1)], lr=1.0)
+        >>> scheduler = lucid.optim.swa_utils.SWALR(optimizer, swa_lr=0.1, anneal_epochs=2)
+        >>> for _ in range(3):
+        ...     optimizer.step()
+        ...     scheduler.step()
+        >>> scheduler.get_last_lr()
+        [0.1]
     """
 
     def __init__(

@@ -28,10 +28,12 @@ def schedule(
     """Cycles of steps: `wait` without recording, `warmup` recorded and forgotten, `active` recorded and handed over.
 
     Args:
-        wait, warmup, active: Numbers of steps.
-        repeat: How many cycles; 0 goes on for good. Default: 0.
-        skip_first: Steps before the first cycle. Default: 0.
-        skip_first_wait: If not 0, the first cycle does not wait. Default: 0.
+        wait (int): Numbers of steps.
+        warmup (int): Numbers of steps.
+        active (int): Numbers of steps.
+        repeat (int, default: 0): How many cycles; 0 goes on for good.
+        skip_first (int, default: 0): Steps before the first cycle.
+        skip_first_wait (int, default: 0): If not 0, the first cycle does not wait.
     """
     if wait < 0 or warmup < 0 or repeat < 0 or skip_first < 0 or active <= 0:
         raise errors.ValueError(

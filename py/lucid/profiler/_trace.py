@@ -57,15 +57,16 @@ class Profiler:
     """Traces what runs between `start` and `stop`, or inside of its `with` block.
 
     Args:
-        profile_memory: Whether events tell how much they allocated. The GPU's memory is looked at only once it is used.
-        record_shapes: Whether events tell the shapes of the op's tensors. Default: False.
-        with_stack: Whether events tell where they were called, which is slow. Default: False.
-        schedule: What to do in each step, such as `schedule(wait=1, warmup=1, active=3)`; `step` ends one. By default
-            everything is recorded.
-        on_trace_ready: Called with the profiler when a recording is complete.
-        acc_events: Whether events of earlier cycles are kept. Default: False.
-        with_flops: Whether events tell how many floating-point operations they are (products, convolutions, attention,
-            `add` and `mul`), worked out from the shapes. Default: False.
+        profile_memory (bool, default: False): Whether events tell how much they allocated. The GPU's memory is
+            looked at only once it is used.
+        record_shapes (bool, default: False): Whether events tell the shapes of the op's tensors.
+        with_stack (bool, default: False): Whether events tell where they were called, which is slow.
+        schedule (Callable[[int], ProfilerAction], optional): What to do in each step, such as `schedule(wait=1,
+            warmup=1, active=3)`; `step` ends one. By default everything is recorded.
+        on_trace_ready (Callable[[Any], Any], optional): Called with the profiler when a recording is complete.
+        acc_events (bool, default: False): Whether events of earlier cycles are kept.
+        with_flops (bool, default: False): Whether events tell how many floating-point operations they are
+            (products, convolutions, attention, `add` and `mul`), worked out from the shapes.
     """
 
     def __init__(

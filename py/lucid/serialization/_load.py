@@ -411,20 +411,33 @@ def load(
 ) -> Any:
     """Reads what `save` or `torch.save` wrote, and safetensors files, which it tells by their beginning.
 
-    Args:
-        f: A path, or an object with `read` and `seek`.
-        map_location: Where the tensors go: a device or its name; a dict from the names in the file to such; or a
-            function of a one-dimensional tensor and its name in the file, which returns it, moved or not, or None. By
-            default they go where they were saved from: PyTorch's `cuda` and `mps` are the GPU device.
-        pickle_module, pickle_load_args: Accepted where they change nothing; others are a ValueError.
-        weights_only: True by default: only tensors and plain containers are read, and what `add_safe_globals` lists.
-            False runs the code that the file names, and warns.
-        mmap: Whether the file is mapped: tensors on the CPU lie in it, nothing is read before it is used, and checksums
-            are not looked at. Writes to such tensors do not reach the file. Needs a path.
-
     Raises FileNotFoundError; `UnpicklingError` where the pickle asks for something else; `InvalidFileError` (a
     RuntimeError) for damaged files; EOFError for an empty one. No code of the file runs, and the memory used is bounded
     by its size. Differs from PyTorch: compressed archives and TorchScript are refused.
+
+    Args:
+        f (path or file): A path, or an object with `read` and `seek`.
+        map_location (device, dict or callable, optional): Where the tensors go: a device or its name; a dict from
+            the names in the file to such; or a function of a one-dimensional tensor and its name in the file,
+            which returns it, moved or not, or None. By default they go where they were saved from: PyTorch's
+            `cuda` and `mps` are the GPU device.
+        pickle_module (module, optional): Accepted where they change nothing; others are a ValueError.
+        weights_only (bool, optional): True by default: only tensors and plain containers are read, and what
+            `add_safe_globals` lists. False runs the code that the file names, and warns.
+        mmap (bool, optional): Whether the file is mapped: tensors on the CPU lie in it, nothing is read before it
+            is used, and checksums are not looked at. Writes to such tensors do not reach the file. Needs a path.
+        **pickle_load_args (object): Accepted where they change nothing; others are a ValueError.
+
+    Returns:
+        object: what was saved.
+
+    Example:
+        >>> import io
+        >>> file = io.BytesIO()
+        >>> lucid.save({"x": lucid.ones(2)}, file)
+        >>> _ = file.seek(0)
+        >>> lucid.load(file)
+        {'x': tensor([1., 1.])}
     """
     if pickle_module not in (None, pickle):
         raise lucid.errors.ValueError("load: another pickle_module than the standard one is not taken")

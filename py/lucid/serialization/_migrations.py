@@ -34,8 +34,8 @@ def register_op_migration(op: str, from_version: int) -> Callable[[Migration], M
     """A decorator for what `load` does to checkpoints in which an op has an older version.
 
     Args:
-        op: the op's name in `lucid.op_schemas()`.
-        from_version: the version that the checkpoint has; the function takes its object to the next one.
+        op (str): the op's name in `lucid.op_schemas()`.
+        from_version (int): the version that the checkpoint has; the function takes its object to the next one.
 
     Returns:
         A decorator of a function of the loaded object, which returns it, changed or not.
@@ -64,7 +64,15 @@ def register_op_migration(op: str, from_version: int) -> Callable[[Migration], M
 
 
 def unregister_op_migration(op: str, from_version: int) -> None:
-    """Takes a migration back; nothing where there is none."""
+    """Takes a migration back; nothing where there is none.
+
+    Args:
+        op (str): the op's name in `lucid.op_schemas()`.
+        from_version (int): the version that the migration starts from.
+
+    Example:
+        >>> lucid.serialization.unregister_op_migration("add", 1)
+    """
     _migrations.pop((op, from_version), None)
 
 

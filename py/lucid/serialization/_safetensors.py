@@ -86,6 +86,19 @@ def save_safetensors(tensors: Mapping[str, Tensor], path: PathLike, metadata: Ma
 
     Tensors that share storage are written each on its own. The target is always the old file or the new one, whole.
     Raises TypeError for anything but tensors under strings, and FileError with the path.
+
+    Args:
+        tensors (Mapping[str, Tensor]): tensors of any shapes by name.
+        path (PathLike): the file to write.
+        metadata (Mapping[str, str], optional): texts that are stored beside the tensors.
+
+    Example:
+        >>> import os, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = os.path.join(folder, "x.safetensors")
+        ...     lucid.serialization.save_safetensors({"x": lucid.ones(2)}, path)
+        ...     print(lucid.serialization.load_safetensors(path))
+        {'x': tensor([1., 1.])}
     """
     texts = dict(metadata or {})
     if not all(isinstance(s, str) for pair in texts.items() for s in pair):
@@ -99,6 +112,22 @@ def load_safetensors(path: PathLike, device: Any = None, *, mmap: bool = False) 
     With `mmap`, those on the CPU lie in the mapped file, so that nothing is read before it is used; whoever shortens
     the file meanwhile ends this process when it is read (SIGBUS, mmap(2)). Raises FileNotFoundError, and FileError for
     what is no such file. `safe_open` reads single tensors and the metadata.
+
+    Args:
+        path (PathLike): the file to read.
+        device (lucid.device or str, optional): where the tensors go; the default device by default.
+        mmap (bool, default: False): maps the file, rather than reading it.
+
+    Returns:
+        dict of Tensors: the tensors by name, of any shapes.
+
+    Example:
+        >>> import os, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = os.path.join(folder, "x.safetensors")
+        ...     lucid.serialization.save_safetensors({"x": lucid.ones(2)}, path)
+        ...     print(lucid.serialization.load_safetensors(path))
+        {'x': tensor([1., 1.])}
     """
     file = _File("load_safetensors", path, device, mmap)
     try:
@@ -137,9 +166,18 @@ class safe_open:
     """A safetensors file, tensor by tensor: a context manager as the `safetensors` package has it.
 
     Args:
-        filename: The path.
-        framework: Accepted for that package's sake: `"pt"` or `"lucid"`.
-        device: Where the tensors go; the CPU by default.
+        filename (PathLike): The path.
+        framework (str, default: "lucid"): Accepted for that package's sake: `"pt"` or `"lucid"`.
+        device (lucid.device or str, default: "cpu"): Where the tensors go; the CPU by default.
+
+    Example:
+        >>> import os, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = os.path.join(folder, "x.safetensors")
+        ...     lucid.serialization.save_safetensors({"x": lucid.ones(2)}, path)
+        ...     with lucid.serialization.safe_open(path) as file:
+        ...         print(list(file.keys()))
+        ['x']
     """
 
     def __init__(self, filename: PathLike, framework: str = "lucid", device: Any = "cpu") -> None:

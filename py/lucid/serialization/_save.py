@@ -214,19 +214,26 @@ def save(
 ) -> None:
     """Writes an object to a file that `load` and `torch.load` read.
 
-    Args:
-        obj: Tensors, parameters, numbers, strings, bytes, None, dtypes, devices, sizes, and tuples, lists, dicts,
-            OrderedDicts and sets of such. Other picklable objects are written too; reading them needs
-            `add_safe_globals` or `weights_only=False`.
-        f: A path, or an object with `write`.
-        pickle_module, pickle_protocol: Accepted where they are the standard ones (`pickle`, protocol 2).
-        _use_new_zipfile_serialization, _disable_byteorder_record: Accepted as they are: files are zip files.
-
     The format is PyTorch's (`docs/serialization.md`), whatever the file is called. Tensors that share storage do so
     again when they are loaded; a view brings its whole storage with it. Of a sparse tensor the indices and values are
     written; as in PyTorch it comes back without `requires_grad`. Tensors of the GPU device are evaluated;
     PyTorch reads them to its CPU, `load` to the GPU device. A file at a path is replaced in one step: a crash leaves
     the old one.
+
+    Args:
+        obj (any): Tensors, parameters, numbers, strings, bytes, None, dtypes, devices, sizes, and tuples, lists,
+            dicts, OrderedDicts and sets of such. Other picklable objects are written too; reading them needs
+            `add_safe_globals` or `weights_only=False`.
+        f (path or file): A path, or an object with `write`.
+        pickle_module (module, optional): Accepted where they are the standard ones (`pickle`, protocol 2).
+        pickle_protocol (int, default: 2): Accepted where they are the standard ones (`pickle`, protocol 2).
+
+    Example:
+        >>> import io
+        >>> file = io.BytesIO()
+        >>> lucid.save({"x": lucid.ones(2)}, file)
+        >>> file.tell() > 0
+        True
     """
     if pickle_protocol != PROTOCOL:
         raise lucid.errors.ValueError(f"save: the format's pickle protocol is {PROTOCOL}, got {pickle_protocol}")

@@ -61,21 +61,32 @@ def save_sharded(
 ) -> list[str]:
     """Writes tensors to safetensors files of at most `max_shard_size` each, in the order of the dict.
 
-    Args:
-        obj: Tensors by name, in Hugging Face's layout; or whatever `save` takes, whose tensors go to such files and the
-            rest to `checkpoint.lucid` beside them, which `load_sharded` reads too.
-        path: The folder, made if it does not exist.
-        shard_size_mb: `max_shard_size` in units of 10^6 bytes.
-        max_shard_size: Bytes, or a text such as `"200MB"` or `"2GiB"`. A tensor that is larger gets a file of its own.
-        filename: The name of a single file; several are `model-00001-of-00003.safetensors`, with the index
-            `model.safetensors.index.json`.
-        metadata: Texts that every file carries.
-
     Gives the names of the files. However the process ends, the folder holds the old checkpoint or the new one, whole:
     files are written under names that no other has (`model-v2-00001-of-00003.safetensors` where the first choice is
     taken), the index or the single file is replaced in one step, and only then are the files removed that the former
     index of this name lists. Files that another index lists stay, and so does what a killed process left. One process
     at a time may save under a name.
+
+    Args:
+        obj (any): Tensors by name, in Hugging Face's layout; or whatever `save` takes, whose tensors go to such
+            files and the rest to `checkpoint.lucid` beside them, which `load_sharded` reads too.
+        path (PathLike): The folder, made if it does not exist.
+        shard_size_mb (float, optional): `max_shard_size` in units of 10^6 bytes.
+        max_shard_size (int or str, default: "5GB"): Bytes, or a text such as `"200MB"` or `"2GiB"`. A tensor that
+            is larger gets a file of its own.
+        filename (str, default: "model.safetensors"): The name of a single file; several are
+            `model-00001-of-00003.safetensors`, with the index `model.safetensors.index.json`.
+        metadata (Mapping[str, str], optional): Texts that every file carries.
+
+    Returns:
+        list of str: the names of the files.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = lucid.serialization.save_sharded({"x": lucid.ones(2)}, folder)
+        ...     print(lucid.serialization.load_sharded(folder))
+        {'x': tensor([1., 1.])}
     """
     if shard_size_mb is not None:
         if isinstance(shard_size_mb, bool) or not isinstance(shard_size_mb, int | float) or not shard_size_mb > 0:
@@ -245,15 +256,27 @@ def load_sharded(
 ) -> Any:
     """What `save_sharded` or Hugging Face's libraries wrote: tensors by name, or the object that was saved.
 
-    Args:
-        path: The folder, the index, or a single safetensors file.
-        map_location: Where the tensors go, as in `load`; the default device where none is given. `device=` by another
-            name.
-        weights_only: As in `load`, for what lies beside the tensors; safetensors files hold nothing else.
-        mmap: As in `load_safetensors`.
-
     Raises FileNotFoundError where the folder has no checkpoint or a file of the index is missing; `InvalidFileError`
     for an index that is none, that leads out of its folder, or that does not agree with its files.
+
+    Args:
+        path (PathLike): The folder, the index, or a single safetensors file.
+        map_location (device, dict or callable, optional): Where the tensors go, as in `load`; the default device
+            where none is given. `device=` by another name.
+        weights_only (bool, default: True): As in `load`, for what lies beside the tensors; safetensors files hold
+            nothing else.
+        mmap (bool, default: False): As in `load_safetensors`.
+        device (lucid.device or str, optional): where the result is made; the current default device by default.
+
+    Returns:
+        object: tensors by name, or the object that was saved.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = lucid.serialization.save_sharded({"x": lucid.ones(2)}, folder)
+        ...     print(lucid.serialization.load_sharded(folder))
+        {'x': tensor([1., 1.])}
     """
     if device is not None:
         if map_location is not None:

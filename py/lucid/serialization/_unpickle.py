@@ -56,6 +56,13 @@ def add_safe_globals(safe_globals: list[Any]) -> None:
     """Lets `load` use these functions and classes, or `(object, "full.path")` pairs, with `weights_only=True`.
 
     Listing a callable means that a file may call it with any arguments.
+
+    Args:
+        safe_globals (list[Any]): functions and classes, or pairs of one and its full path.
+
+    Example:
+        >>> import fractions
+        >>> lucid.serialization.add_safe_globals([fractions.Fraction])
     """
     _user_globals.update(_named(item) for item in safe_globals)
 
@@ -75,7 +82,19 @@ def clear_safe_globals() -> None:
 
 @contextlib.contextmanager
 def safe_globals(safe_globals: list[Any]) -> Iterator[None]:
-    """`add_safe_globals` inside of a `with` block."""
+    """`add_safe_globals` inside of a `with` block.
+
+    Args:
+        safe_globals (list[Any]): functions and classes, or pairs of one and its full path.
+
+    Returns:
+        context manager: the block.
+
+    Example:
+        >>> import fractions
+        >>> with lucid.serialization.safe_globals([fractions.Fraction]):
+        ...     pass
+    """
     before = dict(_user_globals)
     add_safe_globals(safe_globals)
     try:

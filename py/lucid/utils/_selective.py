@@ -347,12 +347,6 @@ def create_selective_checkpoint_contexts(
         context_fn = functools.partial(create_selective_checkpoint_contexts, [lucid.mm, lucid.matmul])
         checkpoint(function, x, use_reentrant=False, context_fn=context_fn)
 
-    Args:
-        policy_fn_or_list: A list of ops whose results are kept, or a function that is called with a
-            `SelectiveCheckpointContext`, the op and its arguments after each op of the first run, and gives a
-            `CheckpointPolicy` (or whether to keep).
-        allow_cache_entry_mutation: Results may be written after they were kept. Else that is an error in backward.
-
     Differences from PyTorch: ops are Lucid's functions as users call them, where PyTorch's are `torch.ops.aten.*`, of
     which composites are made. `lucid.nn.functional.linear` is one op, and `x @ y`, `x.matmul(y)` and
     `lucid.matmul(x, y)` are all `lucid.matmul`; a method without a function of its name is itself, such as
@@ -364,6 +358,13 @@ def create_selective_checkpoint_contexts(
     Raises `ValueError` for what is no op in the list, `TypeError` for neither a list nor a function. Backward raises
     `RuntimeError` where the second run calls other ops, where a kept result was written, and when it comes through the
     same checkpoint again.
+
+    Args:
+        policy_fn_or_list (Callable[..., Any] | list[Callable[..., Any]]): A list of ops whose results are kept, or
+            a function that is called with a `SelectiveCheckpointContext`, the op and its arguments after each op
+            of the first run, and gives a `CheckpointPolicy` (or whether to keep).
+        allow_cache_entry_mutation (bool, default: False): Results may be written after they were kept. Else that
+            is an error in backward.
     """
     if isinstance(policy_fn_or_list, list):
         for op in policy_fn_or_list:

@@ -71,13 +71,29 @@ class _Setting:
 
 
 class set_checkpoint_early_stop(_Setting):
-    """A block in which recomputing stops as soon as all is there that is needed, or not, whatever calls ask for."""
+    """A block in which recomputing stops as soon as all is there that is needed, or not, whatever calls ask for.
+
+    Args:
+        enable (bool, optional): whether to stop; None leaves it to each call.
+
+    Example:
+        >>> with lucid.utils.checkpoint.set_checkpoint_early_stop(False):
+        ...     pass
+    """
 
     value: ClassVar[list[bool | None]] = [None]
 
 
 class set_checkpoint_debug_enabled(_Setting):
-    """A block in which all calls run as with `debug=True`, or with `False` none does."""
+    """A block in which all calls run as with `debug=True`, or with `False` none does.
+
+    Args:
+        enabled (bool, optional): debugs all calls, or none; None leaves it to each call.
+
+    Example:
+        >>> with lucid.utils.checkpoint.set_checkpoint_debug_enabled(None):
+        ...     pass
+    """
 
     value: ClassVar[list[bool | None]] = [None]
 
@@ -319,6 +335,30 @@ def checkpoint(
 
     Raises `CheckpointError` where the second run saves other tensors than the first, and as all gradients where an
     argument was written in between.
+
+    Args:
+        function (Callable[..., Any]): what to run, and to run again in backward.
+        *args (object): its arguments.
+        use_reentrant (bool, optional): runs backward inside of backward, as PyTorch's older form does; must be
+            given, or a warning asks.
+        context_fn (callable, optional): returns two context managers, for the first run and for the second.
+        determinism_check (str, default: "default"): "default" compares shapes and dtypes of both runs, "none"
+            nothing.
+        debug (bool, default: False): traces the ops of both runs where they differ.
+        preserve_rng_state (bool, default: True): draws the same random numbers again.
+        early_stop (bool, default: True): stops the second run as soon as all is there that is needed.
+        respect_saved_tensors_hooks (bool, optional): accepted for PyTorch's signature.
+        **kwargs (object): its keyword arguments.
+
+    Returns:
+        object: what `function` returns.
+
+    Example:
+        >>> x = lucid.tensor([3.0], requires_grad=True)
+        >>> y = lucid.utils.checkpoint.checkpoint(lambda x: (x * x).sin(), x, use_reentrant=False)
+        >>> y.backward()
+        >>> bool(x.grad == (x * x).cos().detach() * 6)
+        True
     """
     if use_reentrant is None:
         warn(
@@ -359,13 +399,32 @@ def checkpoint(
 
 
 def check_backward_validity(inputs: Iterable[Any]) -> None:
-    """Warns where no tensor among the inputs requires a gradient: reentrant checkpointing then gives none."""
+    """Warns where no tensor among the inputs requires a gradient: reentrant checkpointing then gives none.
+
+    Args:
+        inputs (Iterable[Any]): the inputs, tensors of any shapes among them.
+
+    Example:
+        >>> lucid.utils.checkpoint.check_backward_validity([lucid.ones(1, requires_grad=True)])
+    """
     if not any(isinstance(x, Tensor) and x.requires_grad for x in inputs):
         warn("None of the inputs have requires_grad=True. Gradients will be None")
 
 
 def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The inputs with their tensors cut off from the tape, as leaves that require gradients where they did."""
+    """The inputs with their tensors cut off from the tape, as leaves that require gradients where they did.
+
+    Args:
+        inputs (tuple[Any, ...]): the inputs, tensors of any shapes among them.
+
+    Returns:
+        tuple: the inputs, with detached tensors.
+
+    Example:
+        >>> x = lucid.ones(1, requires_grad=True) * 2
+        >>> lucid.utils.checkpoint.detach_variable((x, 1))[0].is_leaf
+        True
+    """
     if not isinstance(inputs, tuple):
         raise RuntimeError(f"Only tuple of tensors is supported. Got Unsupported input type: {type(inputs).__name__}")
     return tuple(x.detach().requires_grad_(x.requires_grad) if isinstance(x, Tensor) else x for x in inputs)
@@ -409,7 +468,24 @@ class CheckpointFunction(Function):
 def checkpoint_sequential(
     functions: Any, segments: int, input: Any, use_reentrant: bool | None = None, **kwargs: Any
 ) -> Any:
-    """The functions (or modules) one after another, checkpointed in `segments` segments; the last one is kept."""
+    """The functions (or modules) one after another, checkpointed in `segments` segments; the last one is kept.
+
+    Args:
+        functions (Sequential or sequence of callables): what to run, one after another.
+        segments (int): the number of segments.
+        input (Tensor): what the first function gets, of any shape.
+        use_reentrant (bool, optional): as in `checkpoint`.
+        **kwargs (object): the other options of `checkpoint`.
+
+    Returns:
+        object: what the last function returns.
+
+    Example:
+        >>> from lucid import nn
+        >>> model = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 1))
+        >>> lucid.utils.checkpoint.checkpoint_sequential(model, 2, lucid.ones(1, 2), use_reentrant=False).shape
+        lucid.Size([1, 1])
+    """
     if use_reentrant is None:
         warn(
             "lucid.utils.checkpoint.checkpoint_sequential: the use_reentrant parameter should be passed explicitly. It "

@@ -26,16 +26,16 @@ _SCOPE = "lucid.flop_counter "
 class FlopCounterMode:
     """Counts the floating-point operations of products, convolutions and attention in a block, backward too.
 
-    Args:
-        mods: taken for PyTorch's sake; modules are found as they are called.
-        depth: how deep the table goes into modules.
-        display: whether to print the table at the end of the block.
-        custom_mapping: taken by PyTorch for its ops; must be empty.
-
     A product of shapes `(n, k)` and `(k, m)` counts as `2 n k m`.
 
     Differences from PyTorch: ops have Lucid's names (`linear`, `matmul`, `convolution`), as strings, and what backward
     computes counts for `Global` alone.
+
+    Args:
+        mods (object, optional): taken for PyTorch's sake; modules are found as they are called.
+        depth (int, default: 2): how deep the table goes into modules.
+        display (bool, default: True): whether to print the table at the end of the block.
+        custom_mapping (dict[Any, Any], optional): taken by PyTorch for its ops; must be empty.
 
     Raises:
         NotImplementedError: there is a custom mapping.

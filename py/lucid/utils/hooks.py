@@ -18,12 +18,22 @@ F = TypeVar("F", bound=Callable[..., Any])
 class RemovableHandle:
     """What registering a hook gives back: `remove()` takes the hook out. As a context manager it does so at its end.
 
-    Args:
-        hooks_dict: where the hook is, under the handle's `id`. It is not kept alive, so it has to be a mapping that can
-            be referred to weakly, as an `OrderedDict` can.
-        extra_dict: a mapping, or a list of such, from which the same `id` is taken as well.
-
     Copied together with its mappings, as with the module that keeps it, a handle removes the copy's hook.
+
+    Args:
+        hooks_dict (Hooks): where the hook is, under the handle's `id`. It is not kept alive, so it has to be a
+            mapping that can be referred to weakly, as an `OrderedDict` can.
+        extra_dict (Hooks | Sequence[Hooks], optional): a mapping, or a list of such, from which the same `id` is
+            taken as well.
+
+    Example:
+        >>> from collections import OrderedDict
+        >>> hooks = OrderedDict()
+        >>> handle = lucid.utils.hooks.RemovableHandle(hooks)
+        >>> hooks[handle.id] = print
+        >>> handle.remove()
+        >>> len(hooks)
+        0
     """
 
     id: int

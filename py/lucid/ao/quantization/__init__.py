@@ -72,10 +72,11 @@ def fuse_modules(
     """Puts one layer in the place of a convolution or linear layer, its batch norm and its ReLU, in evaluation.
 
     Args:
-        model: the model.
-        modules_to_fuse: names of layers that follow one another, or a list of such lists.
-        inplace: whether to change `model` itself.
-        fuser_func, fuse_custom_config_dict: not there; `None`.
+        model (nn.Module): the model.
+        modules_to_fuse (list[Any]): names of layers that follow one another, or a list of such lists.
+        inplace (bool, default: False): whether to change `model` itself.
+        fuser_func (object, optional): not there; `None`.
+        fuse_custom_config_dict (object, optional): not there; `None`.
 
     Returns:
         The model. The first layer is the fused one, the others are `nn.Identity`.

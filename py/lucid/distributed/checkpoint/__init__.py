@@ -190,13 +190,14 @@ def save(
     """Writes a state dict to a folder; every process of the group calls it.
 
     Args:
-        state_dict: Nested dicts and lists of tensors, sharded parameters, `DTensor`s and other values. What is not
-            sharded is the same on every process, and rank 0 writes it.
-        checkpoint_id: The folder, which all processes see. One that is there is replaced at the end, whole.
-        storage_writer: A `FileSystemWriter` in the place of `checkpoint_id`.
-        planner: None, or a `DefaultSavePlanner`.
-        process_group: The group; all processes where it is None.
-        no_dist: Whether this process saves alone.
+        state_dict (dict[str, Any]): Nested dicts and lists of tensors, sharded parameters, `DTensor`s and other
+            values. What is not sharded is the same on every process, and rank 0 writes it.
+        checkpoint_id (str | os.PathLike[str]): The folder, which all processes see. One that is there is replaced
+            at the end, whole.
+        storage_writer (FileSystemWriter, optional): In the place of `checkpoint_id`.
+        planner (object, optional): None, or a default planner.
+        process_group (object, optional): The group; all processes where it is None.
+        no_dist (bool, default: False): Whether this process saves alone.
 
     Raises:
         CheckpointException: on every process, where one cannot write. The folder is as it was then.
@@ -323,13 +324,13 @@ def load(
     """Fills a state dict from a folder, in place: each process reads what it has the place for, whoever wrote it.
 
     Args:
-        state_dict: As for `save`, of the same names and whole shapes; the number of processes and the placements may be
-            others. Tensors are overwritten, other values replaced.
-        checkpoint_id: The folder.
-        storage_reader: A `FileSystemReader` in the place of `checkpoint_id`.
-        planner: None, or a `DefaultLoadPlanner`.
-        process_group: The group; all processes where it is None.
-        no_dist: Whether this process loads alone.
+        state_dict (dict[str, Any]): As for `save`, of the same names and whole shapes; the number of processes and
+            the placements may be others. Tensors are overwritten, other values replaced.
+        checkpoint_id (str | os.PathLike[str]): The folder.
+        storage_reader (FileSystemReader, optional): In the place of `checkpoint_id`.
+        planner (object, optional): None, or a default planner.
+        process_group (object, optional): The group; all processes where it is None.
+        no_dist (bool, default: False): Whether this process loads alone.
 
     Raises:
         CheckpointException: on every process, where a tensor is missing, cut short, or has another shape.

@@ -256,22 +256,24 @@ def fully_shard(
     Parameters of submodules that were given to `fully_shard` before are theirs; so call it for the layers first, and
     then for the whole. Make the optimizer afterwards, of the shards. Rank 0's parameters count.
 
-    Args:
-        module: The module, built alike on every process.
-        mesh: A mesh of one dimension; all processes where it is None.
-        reshard_after_forward: Whether the whole parameters are dropped after the forward pass and gathered again in the
-            backward pass (True where it is None), which takes a third gather and less memory.
-        mp_policy: The dtypes to gather and reduce in.
-        ignored_params: Parameters that stay whole, and whose gradients stay each process's own.
-
-    Returns:
-        The module.
-
     Differences from PyTorch: parameters are ordinary ones that hold the shard, `DTensor.of(parameter)` shows what of;
     the whole ones exist for their module's own `forward` alone; a mesh of two dimensions, offloading and gradient
     accumulation without sums are not there.
 
     Reference: Zhao et al., PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel, 2023.
+
+    Args:
+        module (Module): The module, built alike on every process.
+        mesh (DeviceMesh, optional): A mesh of one dimension; all processes where it is None.
+        reshard_after_forward (bool, optional): Whether the whole parameters are dropped after the forward pass and
+            gathered again in the backward pass (True where it is None), which takes a third gather and less
+            memory.
+        mp_policy (MixedPrecisionPolicy, optional): The dtypes to gather and reduce in.
+        ignored_params (set[Any], optional): Parameters that stay whole, and whose gradients stay each process's
+            own.
+
+    Returns:
+        The module.
     """
     if isinstance(module, FSDPModule):
         raise errors.ValueError("fully_shard: the module was sharded before")

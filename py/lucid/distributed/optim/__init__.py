@@ -20,15 +20,16 @@ class ZeroRedundancyOptimizer(Optimizer):
 
     Gradients have to be the same on every process, as `DistributedDataParallel` makes them.
 
-    Args:
-        params: The parameters, or groups of them, in the same order on every process.
-        optimizer_class: The optimizer that steps the share.
-        process_group: The group; all processes where it is None.
-        parameters_as_bucket_view: Accepted; parameters of one owner and dtype travel together anyway.
-        overlap_with_ddp: Must be False.
-        defaults: The optimizer's options.
-
     Reference: Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion Parameter Models, 2020 (stage 1).
+
+    Args:
+        params (Iterable[Any]): The parameters, or groups of them, in the same order on every process.
+        optimizer_class (Callable[..., Optimizer]): The optimizer that steps the share.
+        process_group (object, optional): The group; all processes where it is None.
+        parameters_as_bucket_view (bool, default: False): Accepted; parameters of one owner and dtype travel
+            together anyway.
+        overlap_with_ddp (bool, default: False): Must be False.
+        **defaults (object): The optimizer's options.
     """
 
     def __init__(

@@ -19,11 +19,11 @@ class PipelineStage:
     """One stage: a module, and its place among the stages. Stage `i` is on member `i` of the group.
 
     Args:
-        submodule: What the stage computes: of one tensor or several, one tensor or a tuple of them.
-        stage_index: Its number.
-        num_stages: How many there are.
-        device: Where it computes, and receives.
-        group: The group; all processes where it is None.
+        submodule (Module): What the stage computes: of one tensor or several, one tensor or a tuple of them.
+        stage_index (int): Its number.
+        num_stages (int): How many there are.
+        device (lucid.device or str, default: "cpu"): Where it computes, and receives.
+        group (object, optional): The group; all processes where it is None.
     """
 
     def __init__(

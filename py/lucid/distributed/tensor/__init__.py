@@ -249,10 +249,10 @@ def distribute_tensor(
     """A tensor of the mesh's first process, placed on all of them.
 
     Args:
-        tensor: The tensor, of the same shape and dtype everywhere.
-        device_mesh: The mesh.
-        placements: One for each of its dimensions; `Replicate()` where None.
-        src_data_rank: Whose elements count along each dimension; None: each one's own.
+        tensor (Tensor): The tensor, of the same shape and dtype everywhere.
+        device_mesh (DeviceMesh): The mesh.
+        placements (Sequence[Placement], optional): One for each of its dimensions; `Replicate()` where None.
+        src_data_rank (int, default: 0): Whose elements count along each dimension; None: each one's own.
     """
     placements = placements or [Replicate()] * device_mesh.ndim
     _one_sharded(device_mesh, placements)

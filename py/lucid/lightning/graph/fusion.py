@@ -37,8 +37,9 @@ class FusionReport:
     """What fusion did and why.
 
     Args:
-        device: `"cpu"` or `"gpu"`, for whose costs it decided.
-        decisions: For each candidate a dict with `rule`, `nodes`, `op`, `fused`, `saved_us`, `saved_bytes`, `reason`.
+        device (str): `"cpu"` or `"gpu"`, for whose costs it decided.
+        decisions (list[dict[str, Any]]): For each candidate a dict with `rule`, `nodes`, `op`, `fused`,
+            `saved_us`, `saved_bytes`, `reason`.
     """
 
     device: str

@@ -54,9 +54,6 @@ class Node:
 class GraphIR:
     """A graph of operators over tensors of known shapes.
 
-    Args:
-        executor: What computes; the engine's ops one after the other by default.
-
     Example::
 
         >>> import lucid.lightning as lc
@@ -67,6 +64,9 @@ class GraphIR:
         True
         >>> g.execute_f32({x: [[1.0, 2.0]], y: [[3.0, 4.0]]}, device="cpu")[z].tolist()
         [[4.0, 6.0]]
+
+    Args:
+        executor (Executor, optional): What computes; the engine's ops one after the other by default.
     """
 
     def __init__(self, executor: Executor | None = None) -> None:

@@ -24,11 +24,11 @@ def save_checkpoint(
     """Writes a model, and with an optimizer its state; the file is renamed into place when it is whole.
 
     Args:
-        path: The file.
-        model: The model.
-        optimizer: One of `lucid.optim`, or `None`.
-        step: How many steps it was trained for.
-        seed: The seed that it was trained with.
+        path (str | os.PathLike[str]): The file.
+        model (TinyTransformer): The model.
+        optimizer (object, optional): One of `lucid.optim`, or `None`.
+        step (int, default: 0): How many steps it was trained for.
+        seed (int, default: 0): The seed that it was trained with.
     """
     if not isinstance(model, TinyTransformer):
         raise errors.TypeError(f"save_checkpoint(): expected a TinyTransformer, got {type(model).__name__}")

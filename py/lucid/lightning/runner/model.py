@@ -16,10 +16,11 @@ class TransformerConfig:
     """The model's sizes.
 
     Args:
-        vocab: The number of tokens; 256 for bytes.
-        context: The most tokens that are seen at once.
-        width: Of the residual stream; a multiple of `heads`.
-        heads, layers: Attention heads in a block, and blocks.
+        vocab (int, default: 256): The number of tokens; 256 for bytes.
+        context (int, default: 64): The most tokens that are seen at once.
+        width (int, default: 64): Of the residual stream; a multiple of `heads`.
+        heads (int, default: 4): Attention heads in a block, and blocks.
+        layers (int, default: 2): Attention heads in a block, and blocks.
     """
 
     vocab: int = 256
@@ -63,7 +64,7 @@ class TinyTransformer(nn.Module):
     """Logits of the next token at each position.
 
     Args:
-        config: The sizes.
+        config (TransformerConfig, optional): The sizes.
     """
 
     def __init__(self, config: TransformerConfig | None = None) -> None:

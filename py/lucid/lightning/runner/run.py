@@ -35,13 +35,15 @@ def train(
     """Trains a model on the bytes of a text by AdamW.
 
     Args:
-        model: The model, on its device.
-        text: Longer than the model's context.
-        steps, batch: How many steps, of how many pieces of the text each.
-        lr: The rate, from 0 on.
-        seed: Which pieces are drawn: those of step `n` are the same however often training was interrupted.
-        optimizer: The one to go on with; a fresh one by default.
-        begin: The number of the first step.
+        model (TinyTransformer): The model, on its device.
+        text (bytes or str): Longer than the model's context.
+        steps (int, default: 100): How many steps, of how many pieces of the text each.
+        batch (int, default: 8): How many steps, of how many pieces of the text each.
+        lr (float, default: 0.003): The rate, from 0 on.
+        seed (int, default: 0): Which pieces are drawn: those of step `n` are the same however often training was
+            interrupted.
+        optimizer (object, optional): The one to go on with; a fresh one by default.
+        begin (int, default: 0): The number of the first step.
 
     Returns:
         A dict with `losses` (one for each step), `step` (the number of the next) and `optimizer`.
@@ -81,11 +83,12 @@ def generate(
     """The prompt and `count` more bytes.
 
     Args:
-        model: The model.
-        prompt: At least one byte; the last ones are seen.
-        count: How many bytes are added.
-        temperature: 0 takes the likeliest byte; above it, bytes are drawn from `softmax(logits / temperature)`.
-        seed: Of what is drawn.
+        model (TinyTransformer): The model.
+        prompt (bytes or str): At least one byte; the last ones are seen.
+        count (int, default: 32): How many bytes are added.
+        temperature (float, default: 0.0): 0 takes the likeliest byte; above it, bytes are drawn from
+            `softmax(logits / temperature)`.
+        seed (int, default: 0): Of what is drawn.
     """
     (count,) = sizes("generate()", count=count)
     heat = number("generate()", "temperature", temperature, least=0.0)

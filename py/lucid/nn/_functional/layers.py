@@ -11,14 +11,9 @@ from lucid._warnings import warn
 from lucid.nn._functional.step import step
 
 __all__ = [
-    "alpha_dropout",
     "bilinear",
-    "dropout1d",
-    "dropout2d",
-    "dropout3d",
     "embedding",
     "embedding_bag",
-    "feature_alpha_dropout",
     "fused_linear_gelu",
     "fused_linear_relu",
     "gumbel_softmax",
@@ -30,7 +25,22 @@ __all__ = [
 
 
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """`x1 A x2 + b`: (…, in1) and (…, in2) with `weight` (out, in1, in2) to (…, out)."""
+    """`x1 A x2 + b`: (…, in1) and (…, in2) with `weight` (out, in1, in2) to (…, out).
+
+    Args:
+        input1 (Tensor): (…, in1).
+        input2 (Tensor): (…, in2), with the same leading dimensions.
+        weight (Tensor): (out, in1, in2).
+        bias (Tensor, optional): (out,); zeros by default.
+
+    Returns:
+        Tensor: (…, out).
+
+    Example:
+        >>> import lucid.nn.functional as F
+        >>> F.bilinear(lucid.ones(2, 3), lucid.ones(2, 4), lucid.ones(5, 3, 4)).shape
+        lucid.Size([2, 5])
+    """
     if weight.dim() != 3 or input1.shape[:-1] != input2.shape[:-1]:
         raise errors.RuntimeError(
             f"bilinear(): input batch dimensions do not match: got {list(input1.shape)} and {list(input2.shape)}"
@@ -61,17 +71,59 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
 
 
 def fused_linear_relu(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """`relu(x @ weight.T + bias)`. Not in PyTorch."""
+    """`relu(x @ weight.T + bias)`. Not in PyTorch.
+
+    Args:
+        input (Tensor): (…, in).
+        weight (Tensor): (out, in).
+        bias (Tensor, optional): (out,); zeros by default.
+
+    Returns:
+        Tensor: (…, out).
+
+    Example:
+        >>> import lucid.nn.functional as F
+        >>> F.fused_linear_relu(lucid.tensor([[1.0, -2.0]]), lucid.tensor([[1.0, 1.0], [1.0, 0.0]]))
+        tensor([[0., 1.]])
+    """
     return _C.linear(input, weight, bias).relu()
 
 
 def fused_linear_gelu(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """`gelu(x @ weight.T + bias)`. Not in PyTorch."""
+    """`gelu(x @ weight.T + bias)`. Not in PyTorch.
+
+    Args:
+        input (Tensor): (…, in).
+        weight (Tensor): (out, in).
+        bias (Tensor, optional): (out,); zeros by default.
+
+    Returns:
+        Tensor: (…, out).
+
+    Example:
+        >>> import lucid.nn.functional as F
+        >>> F.fused_linear_gelu(lucid.tensor([[1.0, -2.0]]), lucid.tensor([[1.0, 1.0], [1.0, 0.0]]))
+        tensor([[-0.1587,  0.8413]])
+    """
     return _C.gelu(_C.linear(input, weight, bias))
 
 
 def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
-    """`softmax(-x)` along `dim`."""
+    """`softmax(-x)` along `dim`.
+
+    Args:
+        input (Tensor): any shape, floating.
+        dim (int, optional): the dimension along which the result sums to 1.
+        dtype (lucid.dtype, optional): the dtype that `input` is cast to first.
+
+    Returns:
+        Tensor: the shape of `input`.
+
+    Example:
+        >>> import lucid.nn.functional as F
+        >>> F.softmin(lucid.tensor([0.0, 1.0]), dim=0)
+        tensor([0.7311, 0.2689])
+    """
     from lucid.nn import functional as F
 
     return F.softmax(-input, dim, _stacklevel + 1, dtype)
@@ -83,6 +135,21 @@ def gumbel_softmax(
     """Samples of the Gumbel-softmax distribution (Jang et al., 2017).
 
     With `hard` one-hot vectors, whose gradient is that of the soft ones.
+
+    Args:
+        logits (Tensor): unnormalized log-probabilities, of any shape.
+        tau (float or Tensor, default: 1): the temperature, positive; low ones come near to one-hot vectors.
+        hard (bool, default: False): returns one-hot vectors.
+        eps (float, default: 1e-10): has no effect, as in PyTorch.
+        dim (int, default: -1): the dimension of the classes.
+
+    Returns:
+        Tensor: the shape of `logits`; sums to 1 along `dim`.
+
+    Example:
+        >>> import lucid.nn.functional as F
+        >>> F.gumbel_softmax(lucid.zeros(2, 3), hard=True).sum(1)
+        tensor([1., 1.])
     """
     if eps != 1e-10:
         warn("`eps` parameter is deprecated and has no effect.")
@@ -101,7 +168,26 @@ def gumbel_softmax(
 def rrelu(
     input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False
 ) -> Tensor:
-    """`x` above 0, `a x` below; `a` is random within the bounds in training, and their mean otherwise."""
+    """`x` above 0, `a x` below; `a` is random within the bounds in training, and their mean otherwise.
+
+    Args:
+        input (Tensor): any shape, floating.
+        lower (float, default: 0.125): the smallest slope below 0.
+        upper (float, default: 0.3333333333333333): the largest slope below 0.
+        training (bool, default: False): draws a slope for each element; otherwise the slope is the mean of both bounds.
+        inplace (bool, default: False): writes the result over `input`, and returns `input`.
+
+    Returns:
+        Tensor: the shape and dtype of `input`.
+
+    Raises:
+        RuntimeError: `lower` is above `upper`.
+
+    Example:
+        >>> import lucid.nn.functional as F
+        >>> F.rrelu(lucid.tensor([-1.0, 2.0]))
+        tensor([-0.2292,  2.0000])
+    """
     if lower > upper:
         raise errors.RuntimeError(f"Lower bound should be less than or equal to the upper bound, got {lower}, {upper}")
     read = _C._rewritten(input) if inplace else input
@@ -112,105 +198,6 @@ def rrelu(
         else:
             made = _C.leaky_relu(read, (lower + upper) / 2)
     return _C._overwrite(input, made) if inplace else made
-
-
-def _check_p(p: float) -> None:
-    if not 0 <= p <= 1:
-        raise errors.ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
-
-
-def _kept(input: Tensor, shape: list[int], p: float) -> Tensor:
-    return (lucid.rand(shape, device=input.device) >= p).to(input.dtype)
-
-
-def _zeroed(name: str, input: Tensor, p: float) -> Tensor | None:
-    """The input by 0, of any dtype, where nothing is kept; integers cannot be scaled where some are."""
-    if p == 1:
-        return input * lucid.zeros((), dtype=input.dtype, device=input.device)
-    if not (input.is_floating_point() or input.is_complex()):
-        raise errors.RuntimeError(f"{name}: not implemented for {input.dtype} with p = {p}")
-    return None
-
-
-def _channel_dropout(input: Tensor, p: float, training: bool, inplace: bool, unbatched: int | None) -> Tensor:
-    _check_p(p)
-    if not training or p == 0:
-        return input
-    alone = unbatched is not None and input.dim() == unbatched
-    lead = 1 if alone else 2
-    shape = [*input.shape[:lead], *([1] * (input.dim() - lead))]
-    read = _C._rewritten(input) if inplace else input
-    made = _zeroed("feature_dropout", read, p)
-    if made is None:
-        made = read * (_kept(input, shape, p) / (1 - p))
-    return _C._overwrite(input, made) if inplace else made
-
-
-def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Zeroes whole channels of (N, C, L) or (C, L) with probability `p`, and scales the others by 1/(1-p)."""
-    if input.dim() not in (2, 3):
-        raise errors.RuntimeError(
-            f"dropout1d: Expected 2D or 3D input, but received a {input.dim()}D input. Note that dropout1d exists to "
-            f"provide channel-wise dropout on inputs with 1 spatial dimension, a channel dimension, and an optional "
-            f"batch dimension (i.e. 2D or 3D inputs)."
-        )
-    return _channel_dropout(input, p, training, inplace, 2)
-
-
-def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Zeroes whole channels of (N, C, H, W) with probability `p`, and scales the others by 1/(1-p).
-
-    A tensor of three dimensions counts as (N, C, L), as in PyTorch, with a warning.
-    """
-    if input.dim() == 3:
-        warn(
-            "dropout2d: Received a 3D input, which counts as (N, C, L). In a future release it will count as "
-            "(C, H, W): use dropout1d for (N, C, L)."
-        )
-    elif input.dim() != 4:
-        _warn_of_rank("dropout2d", input)
-    return _channel_dropout(input, p, training, inplace, None)
-
-
-def _warn_of_rank(name: str, input: Tensor) -> None:
-    warn(
-        f"{name}: Received a {input.dim()}-D input, which is deprecated and will be an error in a future release. "
-        "Use dropout, which zeroes elements and not channels."
-    )
-
-
-def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Zeroes whole channels of (N, C, D, H, W) or (C, D, H, W) with probability `p`, and scales the others."""
-    if input.dim() not in (4, 5):
-        _warn_of_rank("dropout3d", input)
-    return _channel_dropout(input, p, training, inplace, 4)
-
-
-_ALPHA = -1.7580993408473766  # where selu ends far below zero
-
-
-def _alpha_dropout(input: Tensor, shape: list[int], p: float, training: bool, inplace: bool) -> Tensor:
-    _check_p(p)
-    if not training or p == 0:
-        return input
-    read = _C._rewritten(input) if inplace else input
-    made = _zeroed("alpha_dropout", read, p)
-    if made is None:
-        a = 1 / math.sqrt((_ALPHA * _ALPHA * p + 1) * (1 - p))
-        kept = _kept(input, shape, p)
-        made = read * (kept * a) + ((1 - kept) * (_ALPHA * a) + _ALPHA * a * -p)
-    return _C._overwrite(input, made) if inplace else made
-
-
-def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
-    """Dropout to selu's lowest value, keeping mean 0 and variance 1 (Klambauer et al., 2017)."""
-    return _alpha_dropout(input, list(input.shape), p, training, inplace)
-
-
-def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
-    """`alpha_dropout` of whole channels of (N, C, …)."""
-    shape = [*input.shape[:2], *([1] * max(input.dim() - 2, 0))]
-    return _alpha_dropout(input, shape, p, training, inplace)
 
 
 def instance_norm(
@@ -226,6 +213,25 @@ def instance_norm(
     """Normalises each channel of each sample of (N, C, …) by its own mean and variance, or by the running ones.
 
     With `use_input_stats` the running statistics, if given, are updated by the mean over the samples.
+
+    Args:
+        input (Tensor): (N, C, …), floating.
+        running_mean (Tensor, optional): the running mean of each channel, (C,).
+        running_var (Tensor, optional): the running variance of each channel, (C,).
+        weight (Tensor, optional): the scale of each channel, (C,); ones by default.
+        bias (Tensor, optional): the shift of each channel, (C,); zeros by default.
+        use_input_stats (bool, default: True): normalises by the sample's own statistics, rather than by the
+            running ones.
+        momentum (float, default: 0.1): the weight of the samples in the running statistics.
+        eps (float, default: 1e-05): what is added to the variance.
+
+    Returns:
+        Tensor: the shape and dtype of `input`.
+
+    Example:
+        >>> import lucid.nn.functional as F
+        >>> F.instance_norm(lucid.tensor([[[1.0, 3.0]]]))
+        tensor([[[-1.0000,  1.0000]]])
     """
     if running_mean is not None and running_var is not None and running_mean.dtype == input.dtype != running_var.dtype:
         raise errors.DtypeMismatch(
@@ -263,7 +269,26 @@ def instance_norm(
 
 
 def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
-    """`x / (k + alpha · mean of x² over size channels)^beta` (Krizhevsky et al., 2012)."""
+    """`x / (k + alpha · mean of x² over size channels)^beta` (Krizhevsky et al., 2012).
+
+    Args:
+        input (Tensor): (N, C, …), floating.
+        size (int): the number of neighbouring channels.
+        alpha (float, default: 0.0001): the factor of the mean square.
+        beta (float, default: 0.75): the exponent.
+        k (float, default: 1.0): the additive constant.
+
+    Returns:
+        Tensor: the shape and dtype of `input`.
+
+    Raises:
+        ValueError: `input` has fewer than three dimensions.
+
+    Example:
+        >>> import lucid.nn.functional as F
+        >>> F.local_response_norm(lucid.ones(1, 3, 2), 3).shape
+        lucid.Size([1, 3, 2])
+    """
     if input.dim() < 3:
         raise errors.ValueError(f"Expected 3D or higher dimensionality input (got {input.dim()} dimensions)")
     if input.numel() == 0:
@@ -319,13 +344,23 @@ def embedding(
     """The rows of `weight` (count, size) at the indices `input`: shape (…, size).
 
     Args:
-        input: Integers from 0 to before the count.
-        weight: The table.
-        padding_idx: A row that gets no gradient. Default: None.
-        max_norm: Rows that are used and longer are first scaled down to this, in the table itself. Default: None.
-        norm_type: Of which norm. Default: 2.
-        scale_grad_by_freq: Whether gradients are divided by how often an index occurs. Default: False.
-        sparse: Whether the gradient is a sparse tensor of the rows that were looked up. Default: False.
+        input (Tensor): indices of any shape (…), from 0 to before the count.
+        weight (Tensor): the table, (count, size).
+        padding_idx (int, optional): A row that gets no gradient.
+        max_norm (float, optional): Rows that are used and longer are first scaled down to this, in the table
+            itself.
+        norm_type (float, default: 2.0): Of which norm.
+        scale_grad_by_freq (bool, default: False): Whether gradients are divided by how often an index occurs.
+        sparse (bool, default: False): Whether the gradient is a sparse tensor of the rows that were looked up.
+
+    Returns:
+        Tensor: (…, size), in the dtype of `weight`.
+
+    Example:
+        >>> import lucid.nn.functional as F
+        >>> F.embedding(lucid.tensor([1, 0]), lucid.tensor([[1.0, 2.0], [3.0, 4.0]]))
+        tensor([[3., 4.],
+                [1., 2.]])
     """
     if padding_idx is not None and not -weight.shape[0] <= padding_idx < weight.shape[0]:
         raise AssertionError(f"Padding_idx must be within num_embeddings, got {padding_idx}")
@@ -354,17 +389,26 @@ def embedding_bag(
     """Sums, means or maxima of bags of rows of `weight`: (bags, size).
 
     Args:
-        input: (bags, length), or (total) with `offsets`.
-        weight: The table (count, size).
-        offsets: Where each bag begins in a 1-D input.
-        max_norm: As in `embedding`.
-        norm_type: As in `embedding`.
-        scale_grad_by_freq: As in `embedding`; not with "max".
-        mode: "sum", "mean" or "max". Default: "mean".
-        sparse: Whether the gradient is a sparse tensor of the rows that were looked up; not with "max". Default: False.
-        per_sample_weights: Factors of the input's shape; only with "sum".
-        include_last_offset: Whether the last offset is the end of the last bag. Default: False.
-        padding_idx: An index that counts nothing. Default: None.
+        input (Tensor): (bags, length), or (total) with `offsets`.
+        weight (Tensor): the table, (count, size).
+        offsets (Tensor, optional): where each bag begins in a 1-D input, (bags,).
+        max_norm (float, optional): As in `embedding`.
+        norm_type (float, default: 2): As in `embedding`.
+        scale_grad_by_freq (bool, default: False): As in `embedding`; not with "max".
+        mode (str, default: "mean"): "sum", "mean" or "max".
+        sparse (bool, default: False): Whether the gradient is a sparse tensor of the rows that were looked up; not
+            with "max".
+        per_sample_weights (Tensor, optional): a factor for each row, of the shape of `input`; for "sum" alone.
+        include_last_offset (bool, default: False): Whether the last offset is the end of the last bag.
+        padding_idx (int, optional): An index that counts nothing.
+
+    Returns:
+        Tensor: (bags, size), in the dtype of `weight`.
+
+    Example:
+        >>> import lucid.nn.functional as F
+        >>> F.embedding_bag(lucid.tensor([[0, 1]]), lucid.tensor([[1.0, 2.0], [3.0, 4.0]]))
+        tensor([[2., 3.]])
     """
     if weight.dtype == lucid.int64 and input.is_floating_point():
         warn("Argument order of nn.functional.embedding_bag has changed: give input first, then weight")

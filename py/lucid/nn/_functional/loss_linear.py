@@ -26,13 +26,19 @@ class LinearCrossEntropyOptions:
     computed again in backward, so gradients of gradients and `retain_graph` work as ever.
 
     Args:
-        allow_retain_graph: Accepted; it is always allowed here. Default: False.
-        batch_chunk_size: Samples per piece. Default: by `chunking_method`.
-        chunking_method: "aspect_ratio" makes a piece's logits about as large as the whole input, "aspect_ratio:N" N
-            times smaller; "auto" is the former where `batch_chunk_size` does not say. None: one piece. Default: "auto".
-        acc_policy: "auto", "accurate" or "compact". Accepted; nothing of a piece is kept that it could choose about.
-        acc_dtype: The dtype in which the pieces' losses are summed. Default: float32 for float16 and bfloat16 inputs,
-            else the input's.
+        allow_retain_graph (bool, default: False): Accepted; it is always allowed here.
+        batch_chunk_size (int, optional): Samples per piece.
+        chunking_method (str, default: "auto"): "aspect_ratio" makes a piece's logits about as large as the whole
+            input, "aspect_ratio:N" N times smaller; "auto" is the former where `batch_chunk_size` does not say.
+            None: one piece.
+        acc_policy (str, default: "auto"): "auto", "accurate" or "compact". Accepted; nothing of a piece is kept
+            that it could choose about.
+        acc_dtype (DType, optional): The dtype in which the pieces' losses are summed.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.LinearCrossEntropyOptions(batch_chunk_size=128).batch_chunk_size
+        128
     """
 
     allow_retain_graph: bool = False
@@ -90,14 +96,25 @@ def linear_cross_entropy(
     """`cross_entropy` of the logits `linear(input, linear_weight, linear_bias)`.
 
     Args:
-        input: (N, in) or (in).
-        linear_weight: (C, in), or (C, d1, …, dK, in) for a loss at each place of (d1, …, dK).
-        target: Class indices (N, d1, …, dK), or probabilities (N, C, d1, …, dK).
-        linear_bias: (C, d1, …, dK). Default: None.
-        weight, reduction, label_smoothing: As `cross_entropy` has them.
-        ignore_index: A target index that counts nothing; None is -100. Default: None.
-        options: Whether and how to go through the batch in pieces; see `nn.LinearCrossEntropyOptions`. Losses at
-            several places, and of one sample, are computed as a whole in any case, with a warning. Default: None.
+        input (Tensor): (N, in) or (in,).
+        linear_weight (Tensor): (C, in), or (C, d1, …, dK, in) for a loss at each place of (d1, …, dK).
+        target (Tensor): Class indices (N, d1, …, dK), or probabilities (N, C, d1, …, dK).
+        linear_bias (Tensor, optional): (C,), or (C, d1, …, dK).
+        weight (Tensor, optional): a weight for each class, (C,).
+        reduction (str, default: "mean"): As `cross_entropy` has them.
+        ignore_index (int, optional): A target index that counts nothing; None is -100.
+        label_smoothing (float, default: 0.0): As `cross_entropy` has them.
+        options (LinearCrossEntropyOptions, optional): Whether and how to go through the batch in pieces; see
+            `nn.LinearCrossEntropyOptions`. Losses at several places, and of one sample, are computed as a whole in
+            any case, with a warning.
+
+    Returns:
+        Tensor: 0-d, or the shape of the targets for `reduction="none"`.
+
+    Example:
+        >>> import lucid.nn.functional as F
+        >>> F.linear_cross_entropy(lucid.ones(2, 3), lucid.zeros(4, 3), lucid.tensor([0, 3]))
+        tensor(1.3863)
     """
     _check(input, linear_weight, linear_bias)
     classes, *places, features = linear_weight.shape

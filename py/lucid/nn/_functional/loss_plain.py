@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from lucid import _C, Tensor, errors
+from lucid._docs import share_sections
 from lucid._warnings import warn
 from lucid.nn._functional.loss import legacy_reduction, reduced
 
@@ -224,3 +225,16 @@ def kl_div(
             "only by the batch size, and aligns with the KL div math definition."
         )
     return _C.kl_div(input, target, reduction=reduction, log_target=log_target)
+
+
+# These functions and the ops that they call share one documentation.
+_OLD = {
+    "size_average": '(bool, optional): deprecated, as in PyTorch: False with `reduce` True is `reduction="sum"`.',
+    "reduce": '(bool, optional): deprecated, as in PyTorch: False is `reduction="none"`.',
+}
+_WEIGHT = "(Tensor, optional): a weight for each element, of the shape of `input`."
+for _loss in (smooth_l1_loss, nll_loss, cross_entropy, binary_cross_entropy, binary_cross_entropy_with_logits, kl_div):
+    share_sections(_loss, getattr(_C, _loss.__name__), **_OLD)
+share_sections(huber_loss, _C.huber_loss, weight=_WEIGHT)
+for _plain in (mse_loss, l1_loss):
+    share_sections(_plain, getattr(_C, _plain.__name__), **_OLD, weight=_WEIGHT)

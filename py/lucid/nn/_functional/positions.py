@@ -34,13 +34,14 @@ def apply_rotary_emb(*args: Any, **kwargs: Any) -> Any:
     (a · cos - b · sin, a · sin + b · cos).
 
     Args:
-        q, k, x: (…, length, size), of an even size.
-        cos: The angles' cosines, (length, size / 2) or (length, size), or what broadcasts; with `position_ids` a table
+        q, k, x (Tensor): (…, length, size), of an even size.
+        cos (Tensor): The angles' cosines, (length, size / 2) or (length, size), or what broadcasts; with
+            `position_ids` a table
             of (positions, size / 2) or (positions, size).
-        sin: Their sines, likewise.
-        position_ids: Which rows of the tables belong to the elements: (length), or (N, length) for `q` and `k` of
-            (N, heads, length, size). Default: the rows in order.
-        interleaved: Whether neighbours are pairs, rather than element i and element i + size/2. Default: False.
+        sin (Tensor): Their sines, likewise.
+        position_ids (Tensor, optional): Which rows of the tables belong to the elements: (length), or (N, length) for
+            `q` and `k` of (N, heads, length, size). Default: the rows in order.
+        interleaved (bool, default: False): Whether neighbours are pairs, rather than element i and element i + size/2.
 
     Returns:
         Tensors of the shapes and dtypes of `q` and `k`, or of `x`.
@@ -50,7 +51,8 @@ def apply_rotary_emb(*args: Any, **kwargs: Any) -> Any:
         IndexError: a position beyond the tables.
 
     Example:
-        >>> rope = nn.RotaryEmbedding(4)
+        >>> import lucid.nn.functional as F
+        >>> rope = lucid.nn.RotaryEmbedding(4)
         >>> q, k, ids = lucid.ones(1, 2, 3, 4), lucid.ones(1, 2, 3, 4), lucid.arange(3)
         >>> rotated, _ = F.apply_rotary_emb(q, k, *rope.cos_sin(lucid.arange(8)), ids)
         >>> rotated.shape
@@ -106,7 +108,22 @@ def _rotated(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool = False) -> 
 
 
 def sinusoidal_embedding(positions: Tensor, dim: int, max_period: float = 10000.0) -> Tensor:
-    """Sines, then cosines, of positions (…) at `dim / 2` frequencies from 1 down to 1/max_period: (…, dim)."""
+    """Sines, then cosines, of positions (…) at `dim / 2` frequencies from 1 down to 1/max_period: (…, dim).
+
+    Args:
+        positions (Tensor): any shape (…), floating or integral.
+        dim (int): the number of features, even.
+        max_period (float, default: 10000.0): the longest period.
+
+    Returns:
+        Tensor: (…, dim).
+
+    Example:
+        >>> import lucid.nn.functional as F
+        >>> F.sinusoidal_embedding(lucid.tensor([0.0, 1.0]), 4)
+        tensor([[0.0000, 0.0000, 1.0000, 1.0000],
+                [0.8415, 0.0100, 0.5403, 0.9999]])
+    """
     if dim < 1:
         raise errors.ValueError(f"sinusoidal_embedding: dim must be positive, got {dim}")
     half = dim // 2
@@ -122,7 +139,16 @@ def timestep_embedding(timesteps: Tensor, dim: int, max_period: float = 10000.0)
     The order of diffusion models (Ho et al., 2020), where `sinusoidal_embedding` has the sines first. An odd `dim` ends
     with a column of zeros.
 
+    Args:
+        timesteps (Tensor): (N,), floating or integral.
+        dim (int): the number of features.
+        max_period (float, default: 10000.0): the longest period.
+
+    Returns:
+        Tensor: (N, dim).
+
     Example:
+        >>> import lucid.nn.functional as F
         >>> F.timestep_embedding(lucid.tensor([0.0]), 4)
         tensor([[1., 1., 0., 0.]])
     """
@@ -137,7 +163,23 @@ def timestep_embedding(timesteps: Tensor, dim: int, max_period: float = 10000.0)
 def sinusoidal_embedding_2d(
     height: int, width: int, dim: int, max_period: float = 10000.0, device: Any = None
 ) -> Tensor:
-    """Sinusoids of each row's and each column's number, half of `dim` each: (height, width, dim)."""
+    """Sinusoids of each row's and each column's number, half of `dim` each: (height, width, dim).
+
+    Args:
+        height (int): the number of rows.
+        width (int): the number of columns.
+        dim (int): the number of features, divisible by 4.
+        max_period (float, default: 10000.0): the longest period.
+        device (lucid.device or str, optional): where the result is made; the current default device by default.
+
+    Returns:
+        Tensor: (height, width, dim).
+
+    Example:
+        >>> import lucid.nn.functional as F
+        >>> F.sinusoidal_embedding_2d(2, 3, 8).shape
+        lucid.Size([2, 3, 8])
+    """
     if dim % 4:
         raise errors.ValueError(f"sinusoidal_embedding_2d: dim must be divisible by 4, got {dim}")
     rows, columns = (

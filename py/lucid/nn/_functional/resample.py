@@ -34,6 +34,21 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     """Where each output element of (N, C, H, W) or (N, C, D, H, W) looks under the affine maps `theta`.
 
     `theta` is (N, 2, 3) or (N, 3, 4); the result (N, H, W, 2) or (N, D, H, W, 3), as `grid_sample` takes it.
+
+    Args:
+        theta (Tensor): the maps, (N, 2, 3) or (N, 3, 4).
+        size (Sequence[int]): the shape that is sampled, (N, C, H, W) or (N, C, D, H, W).
+        align_corners (bool, optional): -1 and 1 are the centres of the corner elements, rather than their outer
+            edges; False by default.
+
+    Returns:
+        Tensor: (N, H, W, 2) or (N, D, H, W, 3).
+
+    Example:
+        >>> import lucid.nn.functional as F
+        >>> F.affine_grid(lucid.tensor([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]]), (1, 1, 1, 2), align_corners=False)
+        tensor([[[[-0.5000,  0.0000],
+                  [ 0.5000,  0.0000]]]])
     """
     if align_corners is None:
         warn(
@@ -81,11 +96,20 @@ def grid_sample(
     """The elements of (N, C, H, W) or (N, C, D, H, W) at the places of `grid`, x first, from -1 to 1.
 
     Args:
-        input: What to look into.
-        grid: (N, H', W', 2) or (N, D', H', W', 3).
-        mode: "bilinear", "nearest" or "bicubic". Default: "bilinear".
-        padding_mode: What lies outside: "zeros", "border" or "reflection". Default: "zeros".
-        align_corners: Whether ±1 are the outer elements' centres, not their outer edges. Default: False.
+        input (Tensor): what to look into, (N, C, H, W) or (N, C, D, H, W).
+        grid (Tensor): where to look, (N, H', W', 2) or (N, D', H', W', 3).
+        mode (str, default: "bilinear"): "bilinear", "nearest" or "bicubic".
+        padding_mode (str, default: "zeros"): What lies outside: "zeros", "border" or "reflection".
+        align_corners (bool, optional): Whether ±1 are the outer elements' centres, not their outer edges.
+
+    Returns:
+        Tensor: (N, C, H', W') or (N, C, D', H', W').
+
+    Example:
+        >>> import lucid.nn.functional as F
+        >>> x = lucid.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
+        >>> F.grid_sample(x, lucid.tensor([[[[0.0, 0.0]]]]), align_corners=False)
+        tensor([[[[2.5000]]]])
     """
     if mode not in ("bilinear", "nearest", "bicubic"):
         raise errors.ValueError(
@@ -214,7 +238,21 @@ def _factor(op: str, name: str, value: int) -> int:
 
 @step("pixel_shuffle")
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
-    """(…, C·r², H, W) to (…, C, H·r, W·r) (Shi et al., 2016)."""
+    """(…, C·r², H, W) to (…, C, H·r, W·r) (Shi et al., 2016).
+
+    Args:
+        input (Tensor): (…, C·r², H, W).
+        upscale_factor (int): the factor r.
+
+    Returns:
+        Tensor: (…, C, H·r, W·r).
+
+    Example:
+        >>> import lucid.nn.functional as F
+        >>> F.pixel_shuffle(lucid.arange(4.0).view(1, 4, 1, 1), 2)
+        tensor([[[[0., 1.],
+                  [2., 3.]]]])
+    """
     r = _factor("pixel_shuffle", "upscale_factor", upscale_factor)
     if input.dim() < 3:
         raise errors.RuntimeError(f"pixel_shuffle expects input to have at least 3 dimensions, but got {input.dim()}")
@@ -234,7 +272,20 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 
 @step("pixel_unshuffle")
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
-    """(…, C, H·r, W·r) to (…, C·r², H, W): `pixel_shuffle` undone."""
+    """(…, C, H·r, W·r) to (…, C·r², H, W): `pixel_shuffle` undone.
+
+    Args:
+        input (Tensor): (…, C, H·r, W·r).
+        downscale_factor (int): the factor r.
+
+    Returns:
+        Tensor: (…, C·r², H, W).
+
+    Example:
+        >>> import lucid.nn.functional as F
+        >>> F.pixel_unshuffle(lucid.arange(4.0).view(1, 1, 2, 2), 2).flatten()
+        tensor([0., 1., 2., 3.])
+    """
     r = _factor("pixel_unshuffle", "downscale_factor", downscale_factor)
     if input.dim() < 3:
         raise errors.RuntimeError(f"pixel_unshuffle expects input to have at least 3 dimensions, but got {input.dim()}")
@@ -254,7 +305,20 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
 
 @step("channel_shuffle")
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
-    """The channels of (N, C, …) with their groups interleaved (Zhang et al., 2018)."""
+    """The channels of (N, C, …) with their groups interleaved (Zhang et al., 2018).
+
+    Args:
+        input (Tensor): (N, C, …).
+        groups (int): the number of groups, which divides C.
+
+    Returns:
+        Tensor: the shape and dtype of `input`.
+
+    Example:
+        >>> import lucid.nn.functional as F
+        >>> F.channel_shuffle(lucid.arange(4.0).view(1, 4, 1, 1), 2).flatten()
+        tensor([0., 2., 1., 3.])
+    """
     if input.dim() <= 2:
         raise errors.RuntimeError(
             f"channel_shuffle expects input with > 2 dims, but got input with sizes {input.shape}"
@@ -303,7 +367,25 @@ def _window_places(
 
 @step("im2col")
 def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
-    """The windows of (N, C, H, W) as columns: (N, C · window, positions). (C, H, W) likewise."""
+    """The windows of (N, C, H, W) as columns: (N, C · window, positions). (C, H, W) likewise.
+
+    Args:
+        input (Tensor): (N, C, H, W) or (C, H, W).
+        kernel_size (int or tuple of ints): the size of the window, a number or one for each spatial dimension.
+        dilation (int or tuple of ints, default: 1): the distance of neighbouring elements of a window.
+        padding (int or tuple of ints, default: 0): what is added on both sides of each spatial dimension.
+        stride (int or tuple of ints, default: 1): the distance of neighbouring windows, a number or one for each
+            spatial dimension.
+
+    Returns:
+        Tensor: (N, C · window, positions).
+
+    Example:
+        >>> import lucid.nn.functional as F
+        >>> F.unfold(lucid.tensor([[[[1.0, 2.0], [3.0, 4.0]]]]), (1, 2))
+        tensor([[[1., 3.],
+                 [2., 4.]]])
+    """
     if input.dim() not in (3, 4):
         raise errors.RuntimeError(f"Expected 3D or 4D (batch mode) tensor, but got {list(input.shape)}")
     places, padded, p, counts = _window_places(
@@ -320,7 +402,25 @@ def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
 def fold(
     input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
 ) -> Tensor:
-    """Columns (N, C · window, positions) added up where `unfold` took them from: (N, C, H, W)."""
+    """Columns (N, C · window, positions) added up where `unfold` took them from: (N, C, H, W).
+
+    Args:
+        input (Tensor): (N, C · window, positions) or (C · window, positions).
+        output_size (int or tuple of ints): the size (H, W) of the result.
+        kernel_size (int or tuple of ints): the size of the window, a number or one for each spatial dimension.
+        dilation (int or tuple of ints, default: 1): the distance of neighbouring elements of a window.
+        padding (int or tuple of ints, default: 0): what is added on both sides of each spatial dimension.
+        stride (int or tuple of ints, default: 1): the distance of neighbouring windows, a number or one for each
+            spatial dimension.
+
+    Returns:
+        Tensor: (N, C, H, W).
+
+    Example:
+        >>> import lucid.nn.functional as F
+        >>> F.fold(lucid.ones(1, 2, 2), (1, 3), (1, 2))
+        tensor([[[[1., 2., 1.]]]])
+    """
     if input.dim() not in (2, 3):
         raise errors.RuntimeError(f"Expected 2D or 3D (batch mode) tensor for input, but got {list(input.shape)}")
     size, window = each(output_size, 2), each(kernel_size, 2)

@@ -32,14 +32,24 @@ def interpolate(
     """Resizes the spatial dimensions of (N, C, L), (N, C, H, W) or (N, C, D, H, W).
 
     Args:
-        input: What to resize. uint8 can be resized by "nearest", "nearest-exact", "bilinear", "bicubic" and "lanczos".
-        size: The new sizes; this or `scale_factor` must be given.
-        scale_factor: By what to multiply the sizes.
-        mode: "nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear", "lanczos" (of three lobes,
-            with `antialias`) or "area". Default: "nearest".
-        align_corners: Whether the outer elements' centres, not their outer edges, stay in place. Default: False.
-        recompute_scale_factor: Whether positions follow from the sizes, not from `scale_factor`. Default: False.
-        antialias: Whether "bilinear", "bicubic" and "lanczos" widen their filter when they shrink. Default: False.
+        input (Tensor): (N, C, L), (N, C, H, W) or (N, C, D, H, W); uint8 for "nearest", "nearest-exact",
+            "bilinear", "bicubic" and "lanczos".
+        size (int or tuple of ints, optional): the new sizes; this or `scale_factor` must be given.
+        scale_factor (float or tuple of floats, optional): the factors of the sizes.
+        mode (str, default: "nearest"): "nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear",
+            "lanczos" (of three lobes, with `antialias`) or "area".
+        align_corners (bool, optional): Whether the outer elements' centres, not their outer edges, stay in place.
+        recompute_scale_factor (bool, optional): Whether positions follow from the sizes, not from `scale_factor`.
+        antialias (bool, default: False): Whether "bilinear", "bicubic" and "lanczos" widen their filter when they
+            shrink.
+
+    Returns:
+        Tensor: the shape of `input`, but for the new spatial sizes.
+
+    Example:
+        >>> import lucid.nn.functional as F
+        >>> F.interpolate(lucid.tensor([[[1.0, 2.0]]]), scale_factor=2)
+        tensor([[[1., 1., 2., 2.]]])
     """
     interpolating = ("linear", "bilinear", "bicubic", "trilinear", "lanczos")
     if mode in ("nearest", "area", "nearest-exact"):
@@ -272,18 +282,63 @@ def _in_bytes(x: Tensor, dim: int, grid: _Grid, mode: str, antialias: bool) -> T
 def upsample(
     input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool | None = None
 ) -> Tensor:
-    """`interpolate` by its old name."""
+    """`interpolate` by its old name.
+
+    Args:
+        input (Tensor): (N, C, L), (N, C, H, W) or (N, C, D, H, W).
+        size (int or tuple of ints, optional): the new sizes; this or `scale_factor` must be given.
+        scale_factor (float or tuple of floats, optional): the factors of the sizes.
+        mode (str, default: "nearest"): what `interpolate` takes.
+        align_corners (bool, optional): what `interpolate` takes.
+
+    Returns:
+        Tensor: the shape of `input`, but for the new spatial sizes.
+
+    Example:
+        >>> import lucid.nn.functional as F
+        >>> F.upsample(lucid.tensor([[[1.0, 2.0]]]), scale_factor=2)
+        tensor([[[1., 1., 2., 2.]]])
+    """
     warn("`nn.functional.upsample` is deprecated. Use `nn.functional.interpolate` instead.")
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
 def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
-    """`interpolate` with mode "nearest"."""
+    """`interpolate` with mode "nearest".
+
+    Args:
+        input (Tensor): (N, C, L), (N, C, H, W) or (N, C, D, H, W).
+        size (int or tuple of ints, optional): the new sizes; this or `scale_factor` must be given.
+        scale_factor (float or tuple of floats, optional): the factors of the sizes.
+
+    Returns:
+        Tensor: the shape of `input`, but for the new spatial sizes.
+
+    Example:
+        >>> import lucid.nn.functional as F
+        >>> F.upsample_nearest(lucid.tensor([[[1.0, 2.0]]]), scale_factor=2)
+        tensor([[[1., 1., 2., 2.]]])
+    """
     warn("`nn.functional.upsample_nearest` is deprecated. Use `nn.functional.interpolate` instead.")
     return interpolate(input, size, scale_factor)
 
 
 def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
-    """`interpolate` with mode "bilinear" and aligned corners."""
+    """`interpolate` with mode "bilinear" and aligned corners.
+
+    Args:
+        input (Tensor): (N, C, H, W).
+        size (int or tuple of ints, optional): the new sizes; this or `scale_factor` must be given.
+        scale_factor (float or tuple of floats, optional): the factors of the sizes.
+
+    Returns:
+        Tensor: the shape of `input`, but for the new spatial sizes.
+
+    Example:
+        >>> import lucid.nn.functional as F
+        >>> F.upsample_bilinear(lucid.tensor([[[[1.0, 2.0]]]]), scale_factor=2)
+        tensor([[[[1.0000, 1.3333, 1.6667, 2.0000],
+                  [1.0000, 1.3333, 1.6667, 2.0000]]]])
+    """
     warn("`nn.functional.upsample_bilinear` is deprecated. Use `nn.functional.interpolate` instead.")
     return interpolate(input, size, scale_factor, "bilinear", True)

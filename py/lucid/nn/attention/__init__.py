@@ -29,23 +29,24 @@ class SDPBackend(enum.Enum):
 def sdpa_kernel(backends: list[SDPBackend] | SDPBackend, set_priority: bool = False) -> Iterator[None]:
     """A block in which PyTorch chooses among some implementations of attention.
 
+    Differences from PyTorch: each device has one implementation, which is used whatever is chosen; a warning says so
+    once.
+
     Args:
-        backends: one or several; the switches of `lucid.backends.cuda` say so inside of the block.
-        set_priority: whether the order counts.
+        backends (list[SDPBackend] | SDPBackend): one or several; the switches of `lucid.backends.cuda` say so
+            inside of the block.
+        set_priority (bool, default: False): whether the order counts.
+
+    Returns:
+        context manager: the block.
 
     Raises:
         AssertionError: `backends` is neither.
 
-    Differences from PyTorch: each device has one implementation, which is used whatever is chosen; a warning says so
-    once.
-
     Example:
-        >>> import warnings
         >>> from lucid.nn.attention import SDPBackend, sdpa_kernel
-        >>> with warnings.catch_warnings():
-        ...     warnings.simplefilter("ignore")
-        ...     with sdpa_kernel(SDPBackend.MATH):
-        ...         lucid.backends.cuda.flash_sdp_enabled()
+        >>> with sdpa_kernel(SDPBackend.MATH):
+        ...     print(lucid.backends.cuda.flash_sdp_enabled())
         False
     """
     given = [backends] if isinstance(backends, SDPBackend) else backends

@@ -31,26 +31,74 @@ ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 class AuxRequest(NamedTuple):
-    """What `flex_attention` gives besides: log-sum-exp of the scores, their maximum."""
+    """What `flex_attention` gives besides: log-sum-exp of the scores, their maximum.
+
+    Args:
+        lse (bool, default: False): the logarithm of the sum of the exponentials.
+        max_scores (bool, default: False): the largest score.
+
+    Example:
+        >>> lucid.nn.attention.flex_attention.AuxRequest(lse=True)
+        AuxRequest(lse=True, max_scores=False)
+    """
 
     lse: bool = False
     max_scores: bool = False
 
 
 class AuxOutput(NamedTuple):
-    """What was asked for by `AuxRequest`; `None` where not. Each of shape `(B, H, L)`, float32."""
+    """What was asked for by `AuxRequest`; `None` where not. Each of shape `(B, H, L)`, float32.
+
+    Args:
+        lse (ForwardRef('Tensor or None'), optional): of shape (B, H, L).
+        max_scores (ForwardRef('Tensor or None'), optional): of shape (B, H, L).
+
+    Example:
+        >>> lucid.nn.attention.flex_attention.AuxOutput()
+        AuxOutput(lse=None, max_scores=None)
+    """
 
     lse: Tensor | None = None
     max_scores: Tensor | None = None
 
 
 def noop_mask(batch: Tensor, head: Tensor, token_q: Tensor, token_kv: Tensor) -> Tensor:
-    """A mask that lets every query see every key."""
+    """A mask that lets every query see every key.
+
+    Args:
+        batch (Tensor): the index of the batch, 0-d.
+        head (Tensor): the index of the head, 0-d.
+        token_q (Tensor): the index of the query, 0-d.
+        token_kv (Tensor): the index of the key, 0-d.
+
+    Returns:
+        Tensor: true, 0-d.
+
+    Example:
+        >>> i = lucid.tensor(0)
+        >>> lucid.nn.attention.flex_attention.noop_mask(i, i, i, i)
+        tensor(True)
+    """
     return batch.new_ones((), dtype=lucid.bool)
 
 
 def and_masks(*mask_mods: MaskMod) -> MaskMod:
-    """The mask of what all masks let through."""
+    """The mask of what all masks let through.
+
+    Args:
+        *mask_mods (callable): masks, of batch, head, query and key.
+
+    Returns:
+        callable: the mask of all.
+
+    Example:
+        >>> from lucid.nn.attention.flex_attention import and_masks, create_mask
+        >>> mask = and_masks(lambda b, h, q, kv: q >= kv, lambda b, h, q, kv: q - kv < 2)
+        >>> create_mask(mask, None, None, 3, 3)[0, 0].int()
+        tensor([[1, 0, 0],
+                [1, 1, 0],
+                [0, 1, 1]], dtype=lucid.int32)
+    """
 
     def mask(b: Tensor, h: Tensor, q: Tensor, kv: Tensor) -> Tensor:
         result = noop_mask(b, h, q, kv)
@@ -62,7 +110,22 @@ def and_masks(*mask_mods: MaskMod) -> MaskMod:
 
 
 def or_masks(*mask_mods: MaskMod) -> MaskMod:
-    """The mask of what one of the masks lets through."""
+    """The mask of what one of the masks lets through.
+
+    Args:
+        *mask_mods (callable): masks, of batch, head, query and key.
+
+    Returns:
+        callable: the mask of any.
+
+    Example:
+        >>> from lucid.nn.attention.flex_attention import create_mask, or_masks
+        >>> mask = or_masks(lambda b, h, q, kv: q == kv, lambda b, h, q, kv: kv == 0)
+        >>> create_mask(mask, None, None, 3, 3)[0, 0].int()
+        tensor([[1, 0, 0],
+                [1, 1, 0],
+                [1, 0, 1]], dtype=lucid.int32)
+    """
 
     def mask(b: Tensor, h: Tensor, q: Tensor, kv: Tensor) -> Tensor:
         result = b.new_zeros((), dtype=lucid.bool)
@@ -92,13 +155,15 @@ def create_mask(
     """Tabulates a mask, or where a score function gives more than minus infinity.
 
     Args:
-        mod_fn: of four arguments a mask, of five a score function.
-        B, H: sizes of batch and heads; `None` for 1.
-        Q_LEN, KV_LEN: numbers of queries and keys.
-        device: where the table is.
+        mod_fn (callable): of four arguments a mask, of five a score function.
+        B (int, optional): the size of the batch; None is 1.
+        H (int, optional): the number of heads; None is 1.
+        Q_LEN (int): the number of queries.
+        KV_LEN (int): the number of keys.
+        device (lucid.device or str, optional): where the table is.
 
     Returns:
-        A tensor of bools of shape `(B, H, Q_LEN, KV_LEN)`.
+        Tensor: (B, H, Q_LEN, KV_LEN), bool.
 
     Example:
         >>> from lucid.nn.attention.flex_attention import create_mask
@@ -118,9 +183,16 @@ def create_mask(
 class BlockMask:
     """A mask by blocks of queries and keys; see `create_block_mask`.
 
-    Attributes:
-        seq_lengths: the numbers of queries and keys. mask_mod: the mask. BLOCK_SIZE: of a block.
-        shape: `(B, H, queries, keys)`.
+    Args:
+        mask_mod (callable): the mask, of batch, head, query and key.
+        shape (tuple[int, int, int, int]): (B, H, queries, keys).
+        block (tuple[int, int]): the sizes of a block of queries and keys.
+        blocks (Tensor): whether each block has anything to see, (B, H, query blocks, key blocks).
+
+    Example:
+        >>> from lucid.nn.attention.flex_attention import create_block_mask, noop_mask
+        >>> create_block_mask(noop_mask, None, None, 128, 128).shape
+        (1, 1, 128, 128)
     """
 
     def __init__(
@@ -163,17 +235,20 @@ def create_block_mask(
 ) -> BlockMask:
     """Makes a mask for `flex_attention`.
 
+    Differences from PyTorch: blocks in which nothing is seen are computed too.
+
     Args:
-        mask_mod: `mask_mod(b, h, q, kv)` gives whether a query sees a key, of four indices.
-        B, H: sizes of batch and heads; `None` if the mask is the same for all.
-        Q_LEN, KV_LEN: numbers of queries and keys.
-        device: where it is computed.
-        BLOCK_SIZE: of a block of queries and keys, for `sparsity`.
+        mask_mod (callable): says whether a query sees a key, of the indices b, h, q and kv.
+        B (int, optional): the size of the batch; None where the mask is the same for all.
+        H (int, optional): the number of heads; None where the mask is the same for all.
+        Q_LEN (int): the number of queries.
+        KV_LEN (int): the number of keys.
+        device (lucid.device or str, optional): where it is computed.
+        BLOCK_SIZE (int | tuple[int, int], default: 128): the size of a block, one for queries and keys or two.
+        **options (object): accepted for PyTorch's signature.
 
     Returns:
-        A `BlockMask`.
-
-    Differences from PyTorch: blocks in which nothing is seen are computed too.
+        BlockMask: the mask.
 
     Example:
         >>> from lucid.nn.attention.flex_attention import create_block_mask
@@ -208,18 +283,19 @@ def flex_attention(
         softmax(score_mod(query key^T * scale, b, h, q, kv) where the mask lets through) value
 
     Args:
-        query: of shape `(B, H, L, E)`.
-        key: of shape `(B, H, S, E)`; with `enable_gqa` fewer heads, of which `H` is a multiple.
-        value: of shape `(B, H, S, F)`.
-        score_mod: `score_mod(score, b, h, q, kv)` of a score and four indices. Gradients go to what it uses.
-        block_mask: of `create_block_mask`.
-        scale: by default `1 / sqrt(E)`.
-        enable_gqa: whether several heads of the query share one of key and value.
-        return_lse: whether to give the log-sum-exp too. return_aux: what to give besides.
-        kernel_options: of PyTorch's kernel; there is none to choose here.
+        query (Tensor): (B, H, L, E).
+        key (Tensor): (B, H, S, E).
+        value (Tensor): (B, H, S, V).
+        score_mod (callable, optional): changes a score, of the score and the indices b, h, q and kv.
+        block_mask (BlockMask, optional): which keys each query sees.
+        scale (float, optional): the factor of the scores; 1 / √E by default.
+        enable_gqa (bool, default: False): several heads of the query share one of key and value.
+        return_lse (bool, default: False): also returns the logarithm of the sum of the exponentials, (B, H, L).
+        kernel_options (dict, optional): accepted for PyTorch's signature.
+        return_aux (AuxRequest, optional): what else is returned.
 
     Returns:
-        A tensor of shape `(B, H, L, F)`, or a tuple of it and what was asked for. A query that sees no key gives zeros.
+        Tensor: (B, H, L, V), and what was asked for.
 
     Raises:
         ValueError: the shapes do not fit, or the mask is for fewer queries or keys.

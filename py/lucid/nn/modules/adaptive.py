@@ -25,14 +25,27 @@ class _ASMoutput(NamedTuple):
 class AdaptiveLogSoftmaxWithLoss(Module):
     """Log-probabilities of `n_classes` classes, sorted from frequent to rare, in clusters.
 
-    Args:
-        in_features: Size of the input.
-        n_classes: How many classes.
-        cutoffs: Where the clusters begin, rising; the classes below the first one are the head's own.
-        div_value: By how much each cluster's projection is smaller than the one before. Default: 4.
-        head_bias: Whether the head has a bias. Default: False.
-
     Difference from PyTorch: all clusters are computed for every input, which gives the same numbers.
+
+    Args:
+        in_features (int): Size of the input.
+        n_classes (int): How many classes.
+        cutoffs (Sequence[int]): Where the clusters begin, rising; the classes below the first one are the head's
+            own.
+        div_value (float, default: 4.0): By how much each cluster's projection is smaller than the one before.
+        head_bias (bool, default: False): Whether the head has a bias.
+        device (lucid.device or str, optional): where the result is made; the current default device by default.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+
+    Raises:
+        ValueError: `cutoffs` is no rising sequence of integers within 1 to n_classes - 1.
+
+    Example:
+        >>> from lucid import nn
+        >>> loss = nn.AdaptiveLogSoftmaxWithLoss(8, 20, cutoffs=[5, 10])
+        >>> loss(lucid.randn(4, 8), lucid.tensor([0, 6, 12, 19])).output.shape
+        lucid.Size([4])
     """
 
     def __init__(

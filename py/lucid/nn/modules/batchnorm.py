@@ -137,25 +137,72 @@ class BatchNorm1d(_BatchNorm):
     In training by the batch's mean and variance, which also update the running ones; after it by these.
 
     Args:
-        num_features: C.
-        eps: Added to the variance. Default: 1e-5.
-        momentum: Weight of the newest batch in the running statistics; None takes the plain mean. Default: 0.1.
-        affine: Whether to learn `weight` (ones at first). Default: True.
-        track_running_stats: Whether to keep running statistics; else batches' are always used. Default: True.
-        bias: Whether to learn `bias` (zeros at first) too. Default: True.
+        num_features (int): C.
+        eps (float, default: 1e-05): Added to the variance.
+        momentum (float, default: 0.1): Weight of the newest batch in the running statistics; None takes the plain
+            mean.
+        affine (bool, default: True): Whether to learn `weight` (ones at first).
+        track_running_stats (bool, default: True): Whether to keep running statistics; else batches' are always
+            used.
+        device (lucid.device or str, optional): where the result is made; the current default device by default.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+        bias (bool, default: True): Whether to learn `bias` (zeros at first) too.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.BatchNorm1d(1)(lucid.tensor([[1.0], [3.0]])).detach()
+        tensor([[-1.0000],
+                [ 1.0000]])
     """
 
     _dims = (2, 3)
 
 
 class BatchNorm2d(_BatchNorm):
-    """`BatchNorm1d` for (N, C, H, W)."""
+    """`BatchNorm1d` for (N, C, H, W).
+
+    Args:
+        num_features (int): the number C of channels.
+        eps (float, default: 1e-05): what is added to the variance, for numerical stability.
+        momentum (float, default: 0.1): the weight of the newest batch in the running statistics; None is the
+            cumulative mean.
+        affine (bool, default: True): learns a scale (ones at first) and a shift (zeros at first) for each channel.
+        track_running_stats (bool, default: True): keeps running statistics, which are used in evaluation mode.
+        device (lucid.device or str, optional): where the result is made; the current default device by default.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+        bias (bool, default: True): learns an additive bias.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.BatchNorm2d(3)(lucid.randn(2, 3, 4, 4)).shape
+        lucid.Size([2, 3, 4, 4])
+    """
 
     _dims = (4,)
 
 
 class BatchNorm3d(_BatchNorm):
-    """`BatchNorm1d` for (N, C, D, H, W)."""
+    """`BatchNorm1d` for (N, C, D, H, W).
+
+    Args:
+        num_features (int): the number C of channels.
+        eps (float, default: 1e-05): what is added to the variance, for numerical stability.
+        momentum (float, default: 0.1): the weight of the newest batch in the running statistics; None is the
+            cumulative mean.
+        affine (bool, default: True): learns a scale (ones at first) and a shift (zeros at first) for each channel.
+        track_running_stats (bool, default: True): keeps running statistics, which are used in evaluation mode.
+        device (lucid.device or str, optional): where the result is made; the current default device by default.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+        bias (bool, default: True): learns an additive bias.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.BatchNorm3d(3)(lucid.randn(2, 3, 4, 4, 4)).shape
+        lucid.Size([2, 3, 4, 4, 4])
+    """
 
     _dims = (5,)
 
@@ -168,6 +215,24 @@ class SyncBatchNorm(_BatchNorm):
     Otherwise it is `BatchNorm1d`.
 
     `process_group`: the group; all processes where it is None. The other arguments are `BatchNorm1d`'s.
+
+    Args:
+        num_features (int): the number C of channels.
+        eps (float, default: 1e-05): what is added to the variance, for numerical stability.
+        momentum (float, default: 0.1): the weight of the newest batch in the running statistics; None is the
+            cumulative mean.
+        affine (bool, default: True): learns a scale (ones at first) and a shift (zeros at first) for each channel.
+        track_running_stats (bool, default: True): keeps running statistics, which are used in evaluation mode.
+        process_group (ProcessGroup, optional): the processes whose batches are counted; all by default.
+        device (lucid.device or str, optional): where the result is made; the current default device by default.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+        bias (bool, default: True): learns an additive bias.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.SyncBatchNorm(3)(lucid.randn(2, 3, 4)).shape
+        lucid.Size([2, 3, 4])
     """
 
     def __init__(
@@ -290,18 +355,69 @@ class _LazyNormBase(LazyModuleMixin, _NormBase):
 
 
 class LazyBatchNorm1d(_LazyNormBase, _BatchNorm, become=BatchNorm1d):
-    """`BatchNorm1d` whose `num_features` are the first input's channels."""
+    """`BatchNorm1d` whose `num_features` are the first input's channels.
+
+    Args:
+        eps (float, default: 1e-05): what is added to the variance, for numerical stability.
+        momentum (float, default: 0.1): the weight of the newest batch in the running statistics; None is the
+            cumulative mean.
+        affine (bool, default: True): learns a scale (ones at first) and a shift (zeros at first) for each channel.
+        track_running_stats (bool, default: True): keeps running statistics, which are used in evaluation mode.
+        device (lucid.device or str, optional): where the result is made; the current default device by default.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+        bias (bool, default: True): learns a shift for each channel.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.LazyBatchNorm1d()(lucid.randn(2, 3)).shape
+        lucid.Size([2, 3])
+    """
 
     _dims = BatchNorm1d._dims
 
 
 class LazyBatchNorm2d(_LazyNormBase, _BatchNorm, become=BatchNorm2d):
-    """`BatchNorm2d` whose `num_features` are the first input's channels."""
+    """`BatchNorm2d` whose `num_features` are the first input's channels.
+
+    Args:
+        eps (float, default: 1e-05): what is added to the variance, for numerical stability.
+        momentum (float, default: 0.1): the weight of the newest batch in the running statistics; None is the
+            cumulative mean.
+        affine (bool, default: True): learns a scale (ones at first) and a shift (zeros at first) for each channel.
+        track_running_stats (bool, default: True): keeps running statistics, which are used in evaluation mode.
+        device (lucid.device or str, optional): where the result is made; the current default device by default.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+        bias (bool, default: True): learns a shift for each channel.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.LazyBatchNorm2d()(lucid.randn(2, 3, 4, 4)).shape
+        lucid.Size([2, 3, 4, 4])
+    """
 
     _dims = BatchNorm2d._dims
 
 
 class LazyBatchNorm3d(_LazyNormBase, _BatchNorm, become=BatchNorm3d):
-    """`BatchNorm3d` whose `num_features` are the first input's channels."""
+    """`BatchNorm3d` whose `num_features` are the first input's channels.
+
+    Args:
+        eps (float, default: 1e-05): what is added to the variance, for numerical stability.
+        momentum (float, default: 0.1): the weight of the newest batch in the running statistics; None is the
+            cumulative mean.
+        affine (bool, default: True): learns a scale (ones at first) and a shift (zeros at first) for each channel.
+        track_running_stats (bool, default: True): keeps running statistics, which are used in evaluation mode.
+        device (lucid.device or str, optional): where the result is made; the current default device by default.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+        bias (bool, default: True): learns a shift for each channel.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.LazyBatchNorm3d()(lucid.randn(2, 3, 4, 4, 4)).shape
+        lucid.Size([2, 3, 4, 4, 4])
+    """
 
     _dims = BatchNorm3d._dims

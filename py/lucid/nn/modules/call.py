@@ -61,48 +61,152 @@ _every = _BackwardKind()
 
 
 def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Calls `hook(module, args)` before every module's `forward`; what it returns, if not None, are the arguments."""
+    """Calls `hook(module, args)` before every module's `forward`; what it returns, if not None, are the arguments.
+
+    Args:
+        hook (Callable[..., Any]): the function to call.
+
+    Returns:
+        RemovableHandle: its `remove()` takes the hook away.
+
+    Example:
+        >>> from lucid import nn
+        >>> handle = nn.modules.module.register_module_forward_pre_hook(lambda module, _: print(type(module).__name__))
+        >>> _ = nn.ReLU()(lucid.zeros(1))
+        ReLU
+        >>> handle.remove()
+    """
     return register(_PRE, hook)
 
 
 def register_module_forward_hook(
     hook: Callable[..., Any], *, with_kwargs: bool = False, always_call: bool = False
 ) -> RemovableHandle:
-    """Calls `hook(module, args, output)` after every module's `forward`, before the module's own hooks."""
+    """Calls `hook(module, args, output)` after every module's `forward`, before the module's own hooks.
+
+    Args:
+        hook (Callable[..., Any]): the function to call.
+        with_kwargs (bool, default: False): calls the hook with the keyword arguments, too.
+        always_call (bool, default: False): calls the hook also where `forward` raised.
+
+    Returns:
+        RemovableHandle: its `remove()` takes the hook away.
+
+    Example:
+        >>> from lucid import nn
+        >>> handle = nn.modules.module.register_module_forward_hook(lambda module, args, output: print(output))
+        >>> _ = nn.ReLU()(lucid.zeros(1))
+        tensor([0.])
+        >>> handle.remove()
+    """
     flags = [_POST_WITH_KWARGS] if with_kwargs else []
     flags += [_POST_ALWAYS] if always_call else []
     return register(_POST, hook, False, flags)
 
 
 def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """`Module.register_full_backward_hook` for every module."""
+    """`Module.register_full_backward_hook` for every module.
+
+    Args:
+        hook (Callable[..., Any]): the function to call.
+
+    Returns:
+        RemovableHandle: its `remove()` takes the hook away.
+
+    Example:
+        >>> from lucid import nn
+        >>> handle = nn.modules.module.register_module_full_backward_hook(lambda module, given, made: None)
+        >>> handle.remove()
+    """
     _every._backward_hooks_are(True, "as a global Module hook")
     return register(_BACKWARD, hook)
 
 
 def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """`Module.register_full_backward_pre_hook` for every module."""
+    """`Module.register_full_backward_pre_hook` for every module.
+
+    Args:
+        hook (Callable[..., Any]): the function to call.
+
+    Returns:
+        RemovableHandle: its `remove()` takes the hook away.
+
+    Example:
+        >>> from lucid import nn
+        >>> handle = nn.modules.module.register_module_full_backward_pre_hook(lambda module, made: None)
+        >>> handle.remove()
+    """
     return register(_BACKWARD_PRE, hook)
 
 
 def register_module_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """`Module.register_backward_hook` for every module."""
+    """`Module.register_backward_hook` for every module.
+
+    Args:
+        hook (Callable[..., Any]): the function to call.
+
+    Returns:
+        RemovableHandle: its `remove()` takes the hook away.
+    """
     _every._backward_hooks_are(False, "as a global Module hook")
     return register(_BACKWARD, hook)
 
 
 def register_module_module_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Calls `hook(module, name, submodule)` when a child is registered; what it returns, if not None, is used."""
+    """Calls `hook(module, name, submodule)` when a child is registered; what it returns, if not None, is used.
+
+    Args:
+        hook (Callable[..., Any]): the function to call.
+
+    Returns:
+        RemovableHandle: its `remove()` takes the hook away.
+
+    Example:
+        >>> from lucid import nn
+        >>> handle = nn.modules.module.register_module_module_registration_hook(lambda module, name, child: print(name))
+        >>> _ = nn.Sequential(nn.ReLU())
+        0
+        >>> handle.remove()
+    """
     return register(_REGISTRATION["module"], hook)
 
 
 def register_module_parameter_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Calls `hook(module, name, param)` when a parameter is registered; what it returns, if not None, is used."""
+    """Calls `hook(module, name, param)` when a parameter is registered; what it returns, if not None, is used.
+
+    Args:
+        hook (Callable[..., Any]): the function to call.
+
+    Returns:
+        RemovableHandle: its `remove()` takes the hook away.
+
+    Example:
+        >>> from lucid import nn
+        >>> handle = nn.modules.module.register_module_parameter_registration_hook(lambda module, name, p: print(name))
+        >>> _ = nn.Linear(1, 1)
+        weight
+        bias
+        >>> handle.remove()
+    """
     return register(_REGISTRATION["parameter"], hook)
 
 
 def register_module_buffer_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Calls `hook(module, name, buffer)` when a buffer is registered; what it returns, if not None, is used."""
+    """Calls `hook(module, name, buffer)` when a buffer is registered; what it returns, if not None, is used.
+
+    Args:
+        hook (Callable[..., Any]): the function to call.
+
+    Returns:
+        RemovableHandle: its `remove()` takes the hook away.
+
+    Example:
+        >>> from lucid import nn
+        >>> handle = nn.modules.module.register_module_buffer_registration_hook(lambda module, name, b: print(name))
+        >>> nn.Module().register_buffer("steps", lucid.zeros(1))
+        steps
+        >>> handle.remove()
+    """
     return register(_REGISTRATION["buffer"], hook)
 
 

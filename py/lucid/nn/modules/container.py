@@ -18,7 +18,16 @@ S = TypeVar("S", bound="_Ordered")
 
 
 class Container(Module):
-    """Modules by name, in no order of calls. Deprecated: `Module` does all of it."""
+    """Modules by name, in no order of calls. Deprecated: `Module` does all of it.
+
+    Args:
+        **kwargs (Module, optional): modules by name.
+
+    Example:
+        >>> from lucid import nn
+        >>> list(nn.Container(a=nn.ReLU())._modules)
+        ['a']
+    """
 
     def __init__(self, **kwargs: Module | None) -> None:
         if type(self) is Container:
@@ -124,6 +133,14 @@ class Sequential(_Ordered):
     """Modules called one after the other, each with what the one before it gave.
 
     Takes modules as arguments, or one ordered dict of them by name.
+
+    Args:
+        *args (Module | OrderedDict[str, Module]): modules, or one ordered dict of modules by name.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.Sequential(nn.Linear(2, 3), nn.ReLU())(lucid.zeros(1, 2)).shape
+        lucid.Size([1, 3])
     """
 
     def __init__(self, *args: Module | OrderedDict[str, Module]) -> None:
@@ -181,7 +198,16 @@ class Sequential(_Ordered):
 
 
 class ModuleList(_Ordered):
-    """A list of modules whose parameters are found."""
+    """A list of modules whose parameters are found.
+
+    Args:
+        modules (Iterable[Module], optional): the modules of the list.
+
+    Example:
+        >>> from lucid import nn
+        >>> len(nn.ModuleList([nn.Linear(2, 2), nn.ReLU()]))
+        2
+    """
 
     def __init__(self, modules: Iterable[Module] | None = None) -> None:
         super().__init__()
@@ -215,7 +241,17 @@ class ModuleList(_Ordered):
 
 
 class ModuleDict(Module):
-    """A dict of modules by name, in order of insertion, whose parameters are found."""
+    """A dict of modules by name, in order of insertion, whose parameters are found.
+
+    Args:
+        modules (Mapping[str, Module] | Iterable[tuple[str, Module]], optional): modules by name, or pairs of a
+            name and a module.
+
+    Example:
+        >>> from lucid import nn
+        >>> list(nn.ModuleDict({"act": nn.ReLU()}))
+        ['act']
+    """
 
     _modules: dict[str, Module]  # type: ignore[assignment]
 
@@ -284,7 +320,16 @@ class ModuleDict(Module):
 
 
 class ParameterList(Module):
-    """A list of parameters, which are found; tensors become parameters, other objects stay what they are."""
+    """A list of parameters, which are found; tensors become parameters, other objects stay what they are.
+
+    Args:
+        values (Iterable[Any], optional): the parameters, tensors or other objects of the list.
+
+    Example:
+        >>> from lucid import nn
+        >>> len(list(nn.ParameterList([lucid.zeros(1), lucid.zeros(2)]).parameters()))
+        2
+    """
 
     def __init__(self, values: Iterable[Any] | None = None) -> None:
         super().__init__()
@@ -348,7 +393,16 @@ class ParameterList(Module):
 
 
 class ParameterDict(Module):
-    """A dict of parameters by name, which are found; tensors become parameters, other objects stay what they are."""
+    """A dict of parameters by name, which are found; tensors become parameters, other objects stay what they are.
+
+    Args:
+        parameters (mapping or iterable of pairs, optional): parameters, tensors or other objects by name.
+
+    Example:
+        >>> from lucid import nn
+        >>> list(nn.ParameterDict({"w": lucid.zeros(1)}))
+        ['w']
+    """
 
     def __init__(self, parameters: Any = None) -> None:
         super().__init__()

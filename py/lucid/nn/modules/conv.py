@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import lucid
 from lucid import _C, Tensor, errors
+from lucid._docs import share_arguments
 from lucid.nn import functional as F
 from lucid.nn import init
 from lucid.nn.modules.lazy import LazyModuleMixin, blank_parameter
@@ -171,19 +172,27 @@ class _Conv(_ConvNd):
 class Conv1d(_Conv):
     """1-D convolution: (N, C_in, L) or (C_in, L) to (N, C_out, L') or (C_out, L').
 
-    Args:
-        in_channels: Channels of the input.
-        out_channels: Channels of the output.
-        kernel_size: Window size.
-        stride: Step between windows. Default: 1.
-        padding: Elements added at both ends, or "same" or "valid". Default: 0.
-        dilation: Step between a window's elements. Default: 1.
-        groups: Groups of channels that do not see each other. Default: 1.
-        bias: Whether to add a learned bias. Default: True.
-        padding_mode: "zeros", "reflect", "replicate" or "circular". Default: "zeros".
-
     `weight` (out_channels, in_channels / groups, window) and `bias` (out_channels) start uniform within
     ±1/sqrt(in_channels / groups · window).
+
+    Args:
+        in_channels (int): Channels of the input.
+        out_channels (int): Channels of the output.
+        kernel_size (int or tuple of ints): Window size.
+        stride (int or tuple of ints, default: 1): Step between windows.
+        padding (int or tuple of ints, default: 0): Elements added at both ends, or "same" or "valid".
+        dilation (int or tuple of ints, default: 1): Step between a window's elements.
+        groups (int, default: 1): Groups of channels that do not see each other.
+        bias (bool, default: True): Whether to add a learned bias.
+        padding_mode (str, default: "zeros"): "zeros", "reflect", "replicate" or "circular".
+        device (lucid.device or str, optional): where the result is made; the current default device by default.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.Conv1d(2, 4, 3)(lucid.zeros(1, 2, 8)).shape
+        lucid.Size([1, 4, 6])
     """
 
     _spatial = 1
@@ -194,6 +203,11 @@ class Conv2d(_Conv):
     """2-D convolution: (N, C_in, H, W) or (C_in, H, W) to (N, C_out, H', W') or (C_out, H', W').
 
     Arguments and parameters as in `Conv1d`; sizes are a number or one per dimension.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.Conv2d(1, 6, 5, padding=2)(lucid.zeros(1, 1, 28, 28)).shape
+        lucid.Size([1, 6, 28, 28])
     """
 
     _spatial = 2
@@ -204,6 +218,11 @@ class Conv3d(_Conv):
     """3-D convolution: (N, C_in, D, H, W) or (C_in, D, H, W) to (N, C_out, D', H', W') or (C_out, D', H', W').
 
     Arguments and parameters as in `Conv1d`; sizes are a number or one per dimension.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.Conv3d(1, 2, 3)(lucid.zeros(1, 1, 4, 4, 4)).shape
+        lucid.Size([1, 2, 2, 2, 2])
     """
 
     _spatial = 3
@@ -288,6 +307,29 @@ class ConvTranspose1d(_ConvTransposeNd):
 
     L' = (L - 1) · stride - 2 · padding + dilation · (window - 1) + output_padding + 1. `weight` is
     (in_channels, out_channels / groups, window).
+
+    Args:
+        in_channels (int): the number of channels of the input.
+        out_channels (int): the number of channels of the output.
+        kernel_size (int or tuple of ints): the size of the window, a number or one for each spatial dimension.
+        stride (int or tuple of ints, default: 1): the distance of neighbouring windows, a number or one for each
+            spatial dimension.
+        padding (int or tuple of ints, default: 0): what is added on both sides of each spatial dimension.
+        output_padding (int or tuple of ints, default: 0): what is added to the size of the result on one side,
+            less than `stride` or `dilation`.
+        groups (int, default: 1): the channels are split into this many groups that do not see each other; divides
+            both numbers of channels.
+        bias (bool, default: True): learns an additive bias.
+        dilation (int or tuple of ints, default: 1): the distance of neighbouring elements of a window.
+        padding_mode (str, default: "zeros"): "zeros", "reflect", "replicate" or "circular".
+        device (lucid.device or str, optional): where the result is made; the current default device by default.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.ConvTranspose1d(2, 4, 3, stride=2)(lucid.zeros(1, 2, 8)).shape
+        lucid.Size([1, 4, 17])
     """
 
     _spatial = 1
@@ -298,6 +340,11 @@ class ConvTranspose2d(_ConvTransposeNd):
     """2-D transposed convolution, the gradient of `Conv2d` towards its input: (N, C_in, H, W) to (N, C_out, H', W').
 
     Sizes as in `ConvTranspose1d`, for each dimension.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.ConvTranspose2d(2, 4, 3, stride=2)(lucid.zeros(1, 2, 8, 8)).shape
+        lucid.Size([1, 4, 17, 17])
     """
 
     _spatial = 2
@@ -305,7 +352,13 @@ class ConvTranspose2d(_ConvTransposeNd):
 
 
 class ConvTranspose3d(_ConvTransposeNd):
-    """3-D transposed convolution: (N, C_in, D, H, W) to (N, C_out, D', H', W'). Sizes as in `ConvTranspose1d`."""
+    """3-D transposed convolution: (N, C_in, D, H, W) to (N, C_out, D', H', W'). Sizes as in `ConvTranspose1d`.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.ConvTranspose3d(2, 4, 3)(lucid.zeros(1, 2, 4, 4, 4)).shape
+        lucid.Size([1, 4, 6, 6, 6])
+    """
 
     _spatial = 3
     _function = staticmethod(_C.conv_transpose3d)
@@ -396,24 +449,67 @@ class _LazyTransposed(_LazyConvXdMixin):
 
 
 class LazyConv1d(_LazyPlain, Conv1d, become=Conv1d):
-    """`Conv1d` whose `in_channels` are the first input's."""
+    """`Conv1d` whose `in_channels` are the first input's.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.LazyConv1d(4, 3)(lucid.zeros(1, 2, 8)).shape
+        lucid.Size([1, 4, 6])
+    """
 
 
 class LazyConv2d(_LazyPlain, Conv2d, become=Conv2d):
-    """`Conv2d` whose `in_channels` are the first input's."""
+    """`Conv2d` whose `in_channels` are the first input's.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.LazyConv2d(4, 3)(lucid.zeros(1, 2, 8, 8)).shape
+        lucid.Size([1, 4, 6, 6])
+    """
 
 
 class LazyConv3d(_LazyPlain, Conv3d, become=Conv3d):
-    """`Conv3d` whose `in_channels` are the first input's."""
+    """`Conv3d` whose `in_channels` are the first input's.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.LazyConv3d(4, 3)(lucid.zeros(1, 2, 4, 4, 4)).shape
+        lucid.Size([1, 4, 2, 2, 2])
+    """
 
 
 class LazyConvTranspose1d(_LazyTransposed, ConvTranspose1d, become=ConvTranspose1d):
-    """`ConvTranspose1d` whose `in_channels` are the first input's."""
+    """`ConvTranspose1d` whose `in_channels` are the first input's.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.LazyConvTranspose1d(4, 3)(lucid.zeros(1, 2, 8)).shape
+        lucid.Size([1, 4, 10])
+    """
 
 
 class LazyConvTranspose2d(_LazyTransposed, ConvTranspose2d, become=ConvTranspose2d):
-    """`ConvTranspose2d` whose `in_channels` are the first input's."""
+    """`ConvTranspose2d` whose `in_channels` are the first input's.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.LazyConvTranspose2d(4, 3)(lucid.zeros(1, 2, 8, 8)).shape
+        lucid.Size([1, 4, 10, 10])
+    """
 
 
 class LazyConvTranspose3d(_LazyTransposed, ConvTranspose3d, become=ConvTranspose3d):
-    """`ConvTranspose3d` whose `in_channels` are the first input's."""
+    """`ConvTranspose3d` whose `in_channels` are the first input's.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.LazyConvTranspose3d(4, 3)(lucid.zeros(1, 2, 4, 4, 4)).shape
+        lucid.Size([1, 4, 6, 6, 6])
+    """
+
+
+# Layers of two and three dimensions have the arguments of those of one; lazy ones all but the first.
+for _name in __all__:
+    _like: type = ConvTranspose1d if "Transpose" in _name else Conv1d
+    if globals()[_name] is not _like:
+        share_arguments(globals()[_name], _like, *(["in_channels"] if _name.startswith("Lazy") else []))

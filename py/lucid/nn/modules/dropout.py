@@ -27,8 +27,14 @@ class Dropout(_DropoutNd):
     """Zeroes each element with probability `p` in training and scales the others by 1/(1-p); does nothing otherwise.
 
     Args:
-        p: Probability of zero. Default: 0.5.
-        inplace: Whether to write over the input. Default: False.
+        p (float, default: 0.5): Probability of zero.
+        inplace (bool, default: False): Whether to write over the input.
+
+    Example:
+        >>> from lucid import nn
+        >>> x = nn.Dropout(0.5)(lucid.ones(100))
+        >>> bool(((x == 0) | (x == 2)).all())
+        True
     """
 
     def forward(self, input: Tensor) -> Tensor:
@@ -36,35 +42,85 @@ class Dropout(_DropoutNd):
 
 
 class Dropout1d(_DropoutNd):
-    """`Dropout` of whole channels of (N, C, L) or (C, L)."""
+    """`Dropout` of whole channels of (N, C, L) or (C, L).
+
+    Args:
+        p (float, default: 0.5): the probability that a channel is zeroed.
+        inplace (bool, default: False): writes the result over `input`, and returns `input`.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.Dropout1d()(lucid.ones(1, 4, 2)).shape
+        lucid.Size([1, 4, 2])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.dropout1d(input, self.p, self.training, self.inplace)
 
 
 class Dropout2d(_DropoutNd):
-    """`Dropout` of whole channels of (N, C, H, W)."""
+    """`Dropout` of whole channels of (N, C, H, W).
+
+    Args:
+        p (float, default: 0.5): the probability that a channel is zeroed.
+        inplace (bool, default: False): writes the result over `input`, and returns `input`.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.Dropout2d()(lucid.ones(1, 4, 2, 2)).shape
+        lucid.Size([1, 4, 2, 2])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.dropout2d(input, self.p, self.training, self.inplace)
 
 
 class Dropout3d(_DropoutNd):
-    """`Dropout` of whole channels of (N, C, D, H, W) or (C, D, H, W)."""
+    """`Dropout` of whole channels of (N, C, D, H, W) or (C, D, H, W).
+
+    Args:
+        p (float, default: 0.5): the probability that a channel is zeroed.
+        inplace (bool, default: False): writes the result over `input`, and returns `input`.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.Dropout3d()(lucid.ones(1, 4, 2, 2, 2)).shape
+        lucid.Size([1, 4, 2, 2, 2])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.dropout3d(input, self.p, self.training, self.inplace)
 
 
 class AlphaDropout(_DropoutNd):
-    """Dropout to selu's lowest value, which keeps mean 0 and variance 1."""
+    """Dropout to selu's lowest value, which keeps mean 0 and variance 1.
+
+    Args:
+        p (float, default: 0.5): the probability that an element is set to the lowest value.
+        inplace (bool, default: False): writes the result over `input`, and returns `input`.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.AlphaDropout()(lucid.randn(2, 3)).shape
+        lucid.Size([2, 3])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.alpha_dropout(input, self.p, self.training)
 
 
 class FeatureAlphaDropout(_DropoutNd):
-    """`AlphaDropout` of whole channels."""
+    """`AlphaDropout` of whole channels.
+
+    Args:
+        p (float, default: 0.5): the probability that a channel is set to the lowest value.
+        inplace (bool, default: False): writes the result over `input`, and returns `input`.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.FeatureAlphaDropout()(lucid.randn(2, 3, 4)).shape
+        lucid.Size([2, 3, 4])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.feature_alpha_dropout(input, self.p, self.training, self.inplace)

@@ -11,7 +11,17 @@ __all__ = ["Flatten", "Unflatten"]
 
 
 class Flatten(Module):
-    """Merges the dimensions from `start_dim` (default: 1) to `end_dim` (default: -1) into one."""
+    """Merges the dimensions from `start_dim` (default: 1) to `end_dim` (default: -1) into one.
+
+    Args:
+        start_dim (int, default: 1): the first dimension to merge.
+        end_dim (int, default: -1): the last dimension to merge.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.Flatten()(lucid.zeros(2, 3, 4)).shape
+        lucid.Size([2, 12])
+    """
 
     def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
         super().__init__()
@@ -26,7 +36,20 @@ class Flatten(Module):
 
 
 class Unflatten(Module):
-    """Splits the dimension `dim` into several of the sizes `unflattened_size`."""
+    """Splits the dimension `dim` into several of the sizes `unflattened_size`.
+
+    Args:
+        dim (int or str): the dimension to split.
+        unflattened_size (tuple of ints): the sizes that replace that of `dim`; one may be -1.
+
+    Raises:
+        TypeError: sizes of other kinds than integers.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.Unflatten(1, (3, 4))(lucid.zeros(2, 12)).shape
+        lucid.Size([2, 3, 4])
+    """
 
     def __init__(self, dim: int | str, unflattened_size: Any) -> None:
         super().__init__()

@@ -94,41 +94,139 @@ class InstanceNorm1d(_InstanceNorm):
     """Normalises each channel of each sample of (N, C, L) or (C, L).
 
     Args:
-        num_features: C.
-        eps: Added to the variance. Default: 1e-5.
-        momentum: Weight of the newest batch in the running statistics. Default: 0.1.
-        affine: Whether to learn `weight` (ones at first) and `bias` (zeros). Default: False.
-        track_running_stats: Whether to keep running statistics, used in evaluation. Default: False.
+        num_features (int): C.
+        eps (float, default: 1e-05): Added to the variance.
+        momentum (float, default: 0.1): Weight of the newest batch in the running statistics.
+        affine (bool, default: False): Whether to learn `weight` (ones at first) and `bias` (zeros).
+        track_running_stats (bool, default: False): Whether to keep running statistics, used in evaluation.
+        device (lucid.device or str, optional): where the result is made; the current default device by default.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+        bias (bool, default: True): learns an additive bias.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.InstanceNorm1d(1)(lucid.tensor([[[1.0, 3.0]]]))
+        tensor([[[-1.0000,  1.0000]]])
     """
 
     _dims = (2, 3)
 
 
 class InstanceNorm2d(_InstanceNorm):
-    """`InstanceNorm1d` for (N, C, H, W) or (C, H, W)."""
+    """`InstanceNorm1d` for (N, C, H, W) or (C, H, W).
+
+    Args:
+        num_features (int): the number C of channels.
+        eps (float, default: 1e-05): what is added to the variance, for numerical stability.
+        momentum (float, default: 0.1): the weight of the newest batch in the running statistics; None is the
+            cumulative mean.
+        affine (bool, default: False): learns a scale (ones at first) and a shift (zeros at first) for each
+            channel.
+        track_running_stats (bool, default: False): keeps running statistics, which are used in evaluation mode.
+        device (lucid.device or str, optional): where the result is made; the current default device by default.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+        bias (bool, default: True): learns a shift for each channel.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.InstanceNorm2d(3)(lucid.randn(2, 3, 4, 4)).shape
+        lucid.Size([2, 3, 4, 4])
+    """
 
     _dims = (3, 4)
 
 
 class InstanceNorm3d(_InstanceNorm):
-    """`InstanceNorm1d` for (N, C, D, H, W) or (C, D, H, W)."""
+    """`InstanceNorm1d` for (N, C, D, H, W) or (C, D, H, W).
+
+    Args:
+        num_features (int): the number C of channels.
+        eps (float, default: 1e-05): what is added to the variance, for numerical stability.
+        momentum (float, default: 0.1): the weight of the newest batch in the running statistics; None is the
+            cumulative mean.
+        affine (bool, default: False): learns a scale (ones at first) and a shift (zeros at first) for each
+            channel.
+        track_running_stats (bool, default: False): keeps running statistics, which are used in evaluation mode.
+        device (lucid.device or str, optional): where the result is made; the current default device by default.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+        bias (bool, default: True): learns a shift for each channel.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.InstanceNorm3d(3)(lucid.randn(2, 3, 4, 4, 4)).shape
+        lucid.Size([2, 3, 4, 4, 4])
+    """
 
     _dims = (4, 5)
 
 
 class LazyInstanceNorm1d(_LazyNormBase, _InstanceNorm, become=InstanceNorm1d):
-    """`InstanceNorm1d` whose `num_features` are the first input's channels."""
+    """`InstanceNorm1d` whose `num_features` are the first input's channels.
+
+    Args:
+        eps (float, default: 1e-05): what is added to the variance, for numerical stability.
+        momentum (float, default: 0.1): the weight of the newest batch in the running statistics; None is the
+            cumulative mean.
+        affine (bool, default: True): learns a scale (ones at first) and a shift (zeros at first) for each channel.
+        track_running_stats (bool, default: True): keeps running statistics, which are used in evaluation mode.
+        device (lucid.device or str, optional): where the result is made; the current default device by default.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+        bias (bool, default: True): learns a shift for each channel.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.LazyInstanceNorm1d()(lucid.randn(2, 3, 4)).shape
+        lucid.Size([2, 3, 4])
+    """
 
     _dims = InstanceNorm1d._dims
 
 
 class LazyInstanceNorm2d(_LazyNormBase, _InstanceNorm, become=InstanceNorm2d):
-    """`InstanceNorm2d` whose `num_features` are the first input's channels."""
+    """`InstanceNorm2d` whose `num_features` are the first input's channels.
+
+    Args:
+        eps (float, default: 1e-05): what is added to the variance, for numerical stability.
+        momentum (float, default: 0.1): the weight of the newest batch in the running statistics; None is the
+            cumulative mean.
+        affine (bool, default: True): learns a scale (ones at first) and a shift (zeros at first) for each channel.
+        track_running_stats (bool, default: True): keeps running statistics, which are used in evaluation mode.
+        device (lucid.device or str, optional): where the result is made; the current default device by default.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+        bias (bool, default: True): learns a shift for each channel.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.LazyInstanceNorm2d()(lucid.randn(2, 3, 4, 4)).shape
+        lucid.Size([2, 3, 4, 4])
+    """
 
     _dims = InstanceNorm2d._dims
 
 
 class LazyInstanceNorm3d(_LazyNormBase, _InstanceNorm, become=InstanceNorm3d):
-    """`InstanceNorm3d` whose `num_features` are the first input's channels."""
+    """`InstanceNorm3d` whose `num_features` are the first input's channels.
+
+    Args:
+        eps (float, default: 1e-05): what is added to the variance, for numerical stability.
+        momentum (float, default: 0.1): the weight of the newest batch in the running statistics; None is the
+            cumulative mean.
+        affine (bool, default: True): learns a scale (ones at first) and a shift (zeros at first) for each channel.
+        track_running_stats (bool, default: True): keeps running statistics, which are used in evaluation mode.
+        device (lucid.device or str, optional): where the result is made; the current default device by default.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+        bias (bool, default: True): learns a shift for each channel.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.LazyInstanceNorm3d()(lucid.randn(2, 3, 4, 4, 4)).shape
+        lucid.Size([2, 3, 4, 4, 4])
+    """
 
     _dims = InstanceNorm3d._dims

@@ -29,12 +29,20 @@ class Identity(Module):
 class Linear(Module):
     """`x @ weight.T + bias`: (…, in_features) to (…, out_features).
 
-    Args:
-        in_features: Size of each input row.
-        out_features: Size of each output row.
-        bias: Whether to add a learned bias. Default: True.
-
     `weight` (out_features, in_features) and `bias` (out_features) start uniform within ±1/sqrt(in_features).
+
+    Args:
+        in_features (int): Size of each input row.
+        out_features (int): Size of each output row.
+        bias (bool, default: True): Whether to add a learned bias.
+        device (lucid.device or str, optional): where the result is made; the current default device by default.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.Linear(3, 2)(lucid.zeros(5, 3)).shape
+        lucid.Size([5, 2])
     """
 
     weight: Parameter
@@ -68,13 +76,44 @@ class Linear(Module):
 
 
 class NonDynamicallyQuantizableLinear(Linear):
-    """`Linear` under the name that PyTorch's attention shows for its output projection."""
+    """`Linear` under the name that PyTorch's attention shows for its output projection.
+
+    Args:
+        in_features (int): the size of each input row.
+        out_features (int): the size of each output row.
+        bias (bool, default: True): learns an additive bias.
+        device (lucid.device or str, optional): where the result is made; the current default device by default.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.modules.linear.NonDynamicallyQuantizableLinear(3, 2)(lucid.zeros(5, 3)).shape
+        lucid.Size([5, 2])
+    """
 
 
 class FusedLinear(Linear):
     """`Linear` followed by an activation, "relu" or "gelu", in one call. Not in PyTorch.
 
     On the GPU device MLX's lazy graph fuses the bias and the activation.
+
+    Args:
+        in_features (int): the size of each input row.
+        out_features (int): the size of each output row.
+        bias (bool, default: True): learns an additive bias.
+        activation (str, default: "relu"): "relu" or "gelu".
+        device (lucid.device or str, optional): where the result is made; the current default device by default.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+
+    Raises:
+        ValueError: another activation.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.FusedLinear(3, 2)(lucid.zeros(5, 3)).shape
+        lucid.Size([5, 2])
     """
 
     def __init__(
@@ -102,13 +141,24 @@ class FusedLinear(Linear):
 class Bilinear(Module):
     """`x1 A x2 + b` for two inputs: (…, in1_features) and (…, in2_features) to (…, out_features).
 
-    Args:
-        in1_features: Size of each row of the first input.
-        in2_features: Size of each row of the second input.
-        out_features: Size of each output row.
-        bias: Whether to add a learned bias. Default: True.
-
     `weight` (out, in1, in2) and `bias` (out) start uniform within ±1/sqrt(in1_features).
+
+    Args:
+        in1_features (int): Size of each row of the first input.
+        in2_features (int): Size of each row of the second input.
+        out_features (int): Size of each output row.
+        bias (bool, default: True): Whether to add a learned bias.
+        device (lucid.device or str, optional): where the result is made; the current default device by default.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+
+    Raises:
+        ValueError: `in1_features` is not positive.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.Bilinear(3, 4, 5)(lucid.zeros(2, 3), lucid.zeros(2, 4)).shape
+        lucid.Size([2, 5])
     """
 
     weight: Parameter
@@ -153,7 +203,20 @@ class Bilinear(Module):
 
 
 class LazyLinear(LazyModuleMixin, Linear):
-    """`Linear` whose `in_features` is the last size of the first input."""
+    """`Linear` whose `in_features` is the last size of the first input.
+
+    Args:
+        out_features (int): the size of each output row.
+        bias (bool, default: True): learns an additive bias.
+        device (lucid.device or str, optional): where the result is made; the current default device by default.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.LazyLinear(2)(lucid.zeros(5, 3)).shape
+        lucid.Size([5, 2])
+    """
 
     cls_to_become = Linear
 

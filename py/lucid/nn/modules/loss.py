@@ -7,13 +7,24 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lucid import Tensor, errors
-from lucid._warnings import warn
 from lucid.nn import functional as F
-from lucid.nn._functional.loss import legacy_reduction
 from lucid.nn._functional.loss_linear import LinearCrossEntropyOptions
 from lucid.nn.modules.distance import PairwiseDistance
 from lucid.nn.modules.linear import Linear
-from lucid.nn.modules.module import Module
+from lucid.nn.modules.loss_plain import (
+    BCELoss,
+    BCEWithLogitsLoss,
+    CrossEntropyLoss,
+    HuberLoss,
+    KLDivLoss,
+    L1Loss,
+    MSELoss,
+    NLLLoss,
+    NLLLoss2d,
+    SmoothL1Loss,
+    _Loss,
+    _WeightedLoss,
+)
 
 __all__ = [
     "BCELoss",
@@ -43,207 +54,20 @@ __all__ = [
 ]
 
 
-class _Loss(Module):
-    """A loss with a `reduction`: "mean" (the default), "sum" or "none".
-
-    `size_average` and `reduce` are PyTorch's old names for it.
-    """
-
-    reduction: str
-
-    def __init__(self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean") -> None:
-        super().__init__()
-        # Without the older arguments each loss has its own reductions, which its function checks.
-        older = size_average is not None or reduce is not None
-        self.reduction = legacy_reduction(size_average, reduce, reduction) if older else reduction
-
-
-class _WeightedLoss(_Loss):
-    """A loss with a buffer `weight`."""
-
-    weight: Tensor | None
-
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        size_average: bool | None = None,
-        reduce: bool | None = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.register_buffer("weight", weight)
-
-
-class MSELoss(_Loss):
-    """`(input - target)²`."""
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.mse_loss(input, target, reduction=self.reduction)
-
-
-class L1Loss(_Loss):
-    """`|input - target|`."""
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.l1_loss(input, target, reduction=self.reduction)
-
-
-class SmoothL1Loss(_Loss):
-    """Quadratic below `beta`, linear above with slope 1. Default beta: 1."""
-
-    def __init__(
-        self,
-        size_average: bool | None = None,
-        reduce: bool | None = None,
-        reduction: str = "mean",
-        beta: float = 1.0,
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.beta = beta
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.smooth_l1_loss(input, target, reduction=self.reduction, beta=self.beta)
-
-
-class HuberLoss(_Loss):
-    """Quadratic below `delta`, linear above with slope `delta`. Default delta: 1."""
-
-    def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
-        if not isinstance(delta, (float, int)):
-            raise errors.TypeError(f"HuberLoss: delta must be a float or int, got: {type(delta)}")
-        super().__init__(reduction=reduction)
-        self.delta = delta
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.huber_loss(input, target, reduction=self.reduction, delta=self.delta)
-
-
-class NLLLoss(_WeightedLoss):
-    """The negative log-likelihood of class indices (N, …) under log-probabilities (N, C, …).
-
-    Args:
-        weight: A factor per class (C). Default: None.
-        ignore_index: A target that counts nothing. Default: -100.
-        reduction: "mean" (weighted by the classes' weight), "sum" or "none". Default: "mean".
-    """
-
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        size_average: bool | None = None,
-        ignore_index: int = -100,
-        reduce: bool | None = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(weight, size_average, reduce, reduction)
-        self.ignore_index = ignore_index
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.nll_loss(input, target, self.weight, ignore_index=self.ignore_index, reduction=self.reduction)
-
-
-class CrossEntropyLoss(_WeightedLoss):
-    """`NLLLoss` of the log-softmax of logits (N, C, …); targets are class indices (N, …) or probabilities (N, C, …).
-
-    Args:
-        weight: A factor per class (C). Default: None.
-        ignore_index: A target index that counts nothing. Default: -100.
-        reduction: "mean" (weighted by the classes' weight), "sum" or "none". Default: "mean".
-        label_smoothing: The share of each target spread evenly over all classes. Default: 0.
-    """
-
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        size_average: bool | None = None,
-        ignore_index: int = -100,
-        reduce: bool | None = None,
-        reduction: str = "mean",
-        label_smoothing: float = 0.0,
-    ) -> None:
-        super().__init__(weight, size_average, reduce, reduction)
-        self.ignore_index = ignore_index
-        self.label_smoothing = label_smoothing
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.cross_entropy(
-            input,
-            target,
-            self.weight,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
-            label_smoothing=self.label_smoothing,
-        )
-
-
-class BCELoss(_WeightedLoss):
-    """`-(t log p + (1 - t) log(1 - p))` for probabilities, each logarithm held above -100."""
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.binary_cross_entropy(input, target, self.weight, reduction=self.reduction)
-
-
-class BCEWithLogitsLoss(_Loss):
-    """`BCELoss` of the sigmoid of logits, without overflow. `pos_weight` is a factor on the positive part."""
-
-    weight: Tensor | None
-    pos_weight: Tensor | None
-
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        size_average: bool | None = None,
-        reduce: bool | None = None,
-        reduction: str = "mean",
-        pos_weight: Tensor | None = None,
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.register_buffer("weight", weight)
-        self.register_buffer("pos_weight", pos_weight)
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.binary_cross_entropy_with_logits(
-            input, target, self.weight, reduction=self.reduction, pos_weight=self.pos_weight
-        )
-
-
-class KLDivLoss(_Loss):
-    """`target (log target - input)` for log-probabilities `input`; "batchmean" divides the sum by the batch's size.
-
-    `log_target` says that the target is logarithms too. Default: False.
-    """
-
-    def __init__(
-        self,
-        size_average: bool | None = None,
-        reduce: bool | None = None,
-        reduction: str = "mean",
-        log_target: bool = False,
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.log_target = log_target
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.kl_div(input, target, reduction=self.reduction, log_target=self.log_target)
-
-
-class NLLLoss2d(NLLLoss):
-    """`NLLLoss` by its old name for images, which is deprecated."""
-
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        size_average: bool | None = None,
-        ignore_index: int = -100,
-        reduce: bool | None = None,
-        reduction: str = "mean",
-    ) -> None:
-        warn("`NLLLoss2d` is deprecated. Use `NLLLoss` instead.", FutureWarning)
-        super().__init__(weight, size_average, ignore_index, reduce, reduction)
-
-
 class MarginRankingLoss(_Loss):
-    """`max(0, -y (x1 - x2) + margin)` for y of 1 and -1. Default margin: 0.0."""
+    """`max(0, -y (x1 - x2) + margin)` for y of 1 and -1. Default margin: 0.0.
+
+    Args:
+        margin (float, default: 0.0): by how much the better score should be larger.
+        size_average (bool, optional): deprecated, as in PyTorch: False with `reduce` True is `reduction="sum"`.
+        reduce (bool, optional): deprecated, as in PyTorch: False is `reduction="none"`.
+        reduction (str, default: "mean"): "mean" or "sum" over all elements, or "none".
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.MarginRankingLoss()(lucid.tensor([1.0]), lucid.tensor([2.0]), lucid.tensor([1.0]))
+        tensor(1.)
+    """
 
     def __init__(
         self,
@@ -260,7 +84,19 @@ class MarginRankingLoss(_Loss):
 
 
 class HingeEmbeddingLoss(_Loss):
-    """`x` where y = 1, `max(0, margin - x)` where y = -1. Default margin: 1.0."""
+    """`x` where y = 1, `max(0, margin - x)` where y = -1. Default margin: 1.0.
+
+    Args:
+        margin (float, default: 1.0): the distance that dissimilar pairs should have.
+        size_average (bool, optional): deprecated, as in PyTorch: False with `reduce` True is `reduction="sum"`.
+        reduce (bool, optional): deprecated, as in PyTorch: False is `reduction="none"`.
+        reduction (str, default: "mean"): "mean" or "sum" over all elements, or "none".
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.HingeEmbeddingLoss()(lucid.tensor([0.5, 0.25]), lucid.tensor([1, -1]))
+        tensor(0.6250)
+    """
 
     def __init__(
         self,
@@ -277,7 +113,19 @@ class HingeEmbeddingLoss(_Loss):
 
 
 class CosineEmbeddingLoss(_Loss):
-    """`1 - cos(x1, x2)` where y = 1, `max(0, cos(x1, x2) - margin)` where y = -1. Default margin: 0.0."""
+    """`1 - cos(x1, x2)` where y = 1, `max(0, cos(x1, x2) - margin)` where y = -1. Default margin: 0.0.
+
+    Args:
+        margin (float, default: 0.0): the cosine that dissimilar pairs may have, within -1 to 1.
+        size_average (bool, optional): deprecated, as in PyTorch: False with `reduce` True is `reduction="sum"`.
+        reduce (bool, optional): deprecated, as in PyTorch: False is `reduction="none"`.
+        reduction (str, default: "mean"): "mean" or "sum" over all elements, or "none".
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.CosineEmbeddingLoss()(lucid.tensor([[1.0, 0.0]]), lucid.tensor([[0.0, 1.0]]), lucid.tensor([1]))
+        tensor(1.)
+    """
 
     def __init__(
         self,
@@ -294,14 +142,36 @@ class CosineEmbeddingLoss(_Loss):
 
 
 class SoftMarginLoss(_Loss):
-    """`log(1 + exp(-y x))` for targets of 1 and -1."""
+    """`log(1 + exp(-y x))` for targets of 1 and -1.
+
+    Args:
+        size_average (bool, optional): deprecated, as in PyTorch: False with `reduce` True is `reduction="sum"`.
+        reduce (bool, optional): deprecated, as in PyTorch: False is `reduction="none"`.
+        reduction (str, default: "mean"): "mean" or "sum" over all elements, or "none".
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.SoftMarginLoss()(lucid.tensor([0.0, 2.0]), lucid.tensor([1.0, -1.0]))
+        tensor(1.4100)
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.soft_margin_loss(input, target, reduction=self.reduction)
 
 
 class MultiLabelMarginLoss(_Loss):
-    """Hinge loss of every listed label against every other class; see `nn.functional.multilabel_margin_loss`."""
+    """Hinge loss of every listed label against every other class; see `nn.functional.multilabel_margin_loss`.
+
+    Args:
+        size_average (bool, optional): deprecated, as in PyTorch: False with `reduce` True is `reduction="sum"`.
+        reduce (bool, optional): deprecated, as in PyTorch: False is `reduction="none"`.
+        reduction (str, default: "mean"): "mean" or "sum" over all elements, or "none".
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.MultiLabelMarginLoss()(lucid.tensor([[0.0, 1.0, 0.5]]), lucid.tensor([[1, -1, 0]]))
+        tensor(0.1667)
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.multilabel_margin_loss(input, target, reduction=self.reduction)
@@ -312,14 +182,43 @@ MultilabelMarginLoss = MultiLabelMarginLoss
 
 
 class MultiLabelSoftMarginLoss(_WeightedLoss):
-    """Binary cross-entropy of logits (N, C) with labels 0 and 1, averaged over the classes."""
+    """Binary cross-entropy of logits (N, C) with labels 0 and 1, averaged over the classes.
+
+    Args:
+        weight (Tensor, optional): a factor for each class, (C,).
+        size_average (bool, optional): deprecated, as in PyTorch: False with `reduce` True is `reduction="sum"`.
+        reduce (bool, optional): deprecated, as in PyTorch: False is `reduction="none"`.
+        reduction (str, default: "mean"): "mean" or "sum" over all elements, or "none".
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.MultiLabelSoftMarginLoss()(lucid.zeros(1, 2), lucid.tensor([[1.0, 0.0]]))
+        tensor(0.6931)
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.multilabel_soft_margin_loss(input, target, weight=self.weight, reduction=self.reduction)
 
 
 class MultiMarginLoss(_WeightedLoss):
-    """`Σ_{i≠y} max(0, w_y (margin - x_y + x_i))^p / C`. Defaults: p 1, margin 1."""
+    """`Σ_{i≠y} max(0, w_y (margin - x_y + x_i))^p / C`. Defaults: p 1, margin 1.
+
+    Args:
+        p (int, default: 1): 1 or 2, the exponent.
+        margin (float, default: 1.0): by how much the right class should score higher.
+        weight (Tensor, optional): a factor for each class, (C,).
+        size_average (bool, optional): deprecated, as in PyTorch: False with `reduce` True is `reduction="sum"`.
+        reduce (bool, optional): deprecated, as in PyTorch: False is `reduction="none"`.
+        reduction (str, default: "mean"): "mean" or "sum" over all elements, or "none".
+
+    Raises:
+        ValueError: `p` is neither 1 nor 2, or `weight` is no vector.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.MultiMarginLoss()(lucid.tensor([[0.0, 1.0]]), lucid.tensor([0]))
+        tensor(1.)
+    """
 
     def __init__(
         self,
@@ -347,7 +246,21 @@ class MultiMarginLoss(_WeightedLoss):
 
 
 class PoissonNLLLoss(_Loss):
-    """The negative log-likelihood of counts; see `nn.functional.poisson_nll_loss`."""
+    """The negative log-likelihood of counts; see `nn.functional.poisson_nll_loss`.
+
+    Args:
+        log_input (bool, default: True): the inputs are logarithms of the rates.
+        full (bool, default: False): adds Stirling's approximation of log(y!).
+        size_average (bool, optional): deprecated, as in PyTorch: False with `reduce` True is `reduction="sum"`.
+        eps (float, default: 1e-08): what keeps the logarithm of a rate of 0 finite.
+        reduce (bool, optional): deprecated, as in PyTorch: False is `reduction="none"`.
+        reduction (str, default: "mean"): "mean" or "sum" over all elements, or "none".
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.PoissonNLLLoss()(lucid.tensor([0.0, 1.0]), lucid.tensor([1.0, 2.0]))
+        tensor(0.8591)
+    """
 
     def __init__(
         self,
@@ -370,7 +283,18 @@ class PoissonNLLLoss(_Loss):
 
 
 class GaussianNLLLoss(_Loss):
-    """The negative log-likelihood of normal variables of given variance; see `nn.functional.gaussian_nll_loss`."""
+    """The negative log-likelihood of normal variables of given variance; see `nn.functional.gaussian_nll_loss`.
+
+    Args:
+        full (bool, default: False): adds the constant log(2π)/2.
+        eps (float, default: 1e-06): the smallest variance.
+        reduction (str, default: "mean"): "mean" or "sum" over all elements, or "none".
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.GaussianNLLLoss()(lucid.tensor([0.0]), lucid.tensor([1.0]), lucid.tensor([1.0]))
+        tensor(0.5000)
+    """
 
     def __init__(self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> None:
         super().__init__(None, None, reduction)
@@ -382,7 +306,25 @@ class GaussianNLLLoss(_Loss):
 
 
 class TripletMarginLoss(_Loss):
-    """`max(0, d(a, p) - d(a, n) + margin)`; see `nn.functional.triplet_margin_loss`."""
+    """`max(0, d(a, p) - d(a, n) + margin)`; see `nn.functional.triplet_margin_loss`.
+
+    Args:
+        margin (float, default: 1.0): by how much the negative should be farther away.
+        p (float, default: 2.0): the order of the norm.
+        eps (float, default: 1e-06): what is added to each difference.
+        swap (bool, default: False): takes the distance of positive and negative where it is smaller.
+        size_average (bool, optional): deprecated, as in PyTorch: False with `reduce` True is `reduction="sum"`.
+        reduce (bool, optional): deprecated, as in PyTorch: False is `reduction="none"`.
+        reduction (str, default: "mean"): "mean" or "sum" over all elements, or "none".
+
+    Raises:
+        ValueError: `margin` is not positive.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.TripletMarginLoss()(lucid.zeros(1, 2), lucid.zeros(1, 2), lucid.tensor([[0.3, 0.4]]))
+        tensor(0.5000)
+    """
 
     def __init__(
         self,
@@ -416,7 +358,23 @@ class TripletMarginLoss(_Loss):
 
 
 class TripletMarginWithDistanceLoss(_Loss):
-    """`TripletMarginLoss` with any distance; `PairwiseDistance` by default."""
+    """`TripletMarginLoss` with any distance; `PairwiseDistance` by default.
+
+    Args:
+        distance_function (Callable[[Tensor, Tensor], Tensor], optional): takes two tensors, and returns their
+            distances.
+        margin (float, default: 1.0): by how much the negative should be farther away.
+        swap (bool, default: False): takes the distance of positive and negative where it is smaller.
+        reduction (str, default: "mean"): "mean" or "sum" over all elements, or "none".
+
+    Raises:
+        ValueError: `margin` is not positive.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.TripletMarginWithDistanceLoss()(lucid.zeros(1, 2), lucid.zeros(1, 2), lucid.tensor([[0.3, 0.4]]))
+        tensor(0.5000)
+    """
 
     def __init__(
         self,
@@ -448,7 +406,20 @@ class TripletMarginWithDistanceLoss(_Loss):
 
 
 class CTCLoss(_Loss):
-    """The negative log-likelihood of label sequences over all alignments; see `nn.functional.ctc_loss`."""
+    """The negative log-likelihood of label sequences over all alignments; see `nn.functional.ctc_loss`.
+
+    Args:
+        blank (int, default: 0): the label of "no label".
+        reduction (str, default: "mean"): "mean" or "sum" over all elements, or "none".
+        zero_infinity (bool, default: False): infinite losses, of targets longer than their inputs, count as 0, and
+            have no gradient.
+
+    Example:
+        >>> from lucid import nn
+        >>> log_probs = lucid.zeros(4, 1, 3).log_softmax(2)
+        >>> nn.CTCLoss()(log_probs, lucid.tensor([[1, 2]]), (4,), (2,))
+        tensor(0.8432)
+    """
 
     def __init__(self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False) -> None:
         super().__init__(reduction=reduction)
@@ -464,18 +435,29 @@ class CTCLoss(_Loss):
 class LinearCrossEntropyLoss(_WeightedLoss):
     """`CrossEntropyLoss` of a linear layer's logits; see `nn.functional.linear_cross_entropy`.
 
-    Args:
-        in_features: Size of each input sample.
-        num_classes: C.
-        out_features: (d1, …, dK) for a loss at each of these places. Default: ().
-        bias: Whether the layer has a bias. Default: False.
-        reduction: "mean" (weighted by the classes' weight), "sum" or "none". Default: "mean".
-        weight: A factor per class (C). Default: None.
-        ignore_index: A target index that counts nothing; None is -100. Default: None.
-        label_smoothing: The share of each target spread evenly over all classes. Default: 0.
-        options: Whether and how to go through the batch in pieces. Default: None, as a whole.
-
     The layer is the child `linear`, whose weight is flat: (C · d1 … dK, in).
+
+    Args:
+        in_features (int): Size of each input sample.
+        num_classes (int): C.
+        out_features (Sequence[int], optional): (d1, …, dK) for a loss at each of these places.
+        bias (bool, default: False): Whether the layer has a bias.
+        device (lucid.device or str, optional): where the result is made; the current default device by default.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+        reduction (str, default: "mean"): "mean" (weighted by the classes' weight), "sum" or "none".
+        weight (Tensor, optional): a factor for each class, (C,).
+        ignore_index (int, optional): A target index that counts nothing; None is -100.
+        label_smoothing (float, default: 0.0): The share of each target spread evenly over all classes.
+        options (LinearCrossEntropyOptions, optional): Whether and how to go through the batch in pieces.
+
+    Raises:
+        ValueError: another `reduction`, or sizes that do not fit.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.LinearCrossEntropyLoss(3, 4)(lucid.ones(2, 3), lucid.tensor([0, 3])).shape
+        lucid.Size([])
     """
 
     def __init__(

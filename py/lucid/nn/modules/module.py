@@ -535,7 +535,20 @@ _HOOKS = (
 
 
 def weight_and_bias(module: Any) -> tuple[Any, Any]:
-    """`module.weight` and `module.bias`, without the detour that attributes take to them."""
+    """`module.weight` and `module.bias`, without the detour that attributes take to them.
+
+    Args:
+        module (Module): a module with a weight and a bias.
+
+    Returns:
+        tuple of Tensors: both; None for a bias that is not there.
+
+    Example:
+        >>> from lucid import nn
+        >>> weight, bias = nn.modules.module.weight_and_bias(nn.Linear(3, 2))
+        >>> weight.shape, bias.shape
+        (lucid.Size([2, 3]), lucid.Size([2]))
+    """
     own = module._parameters
     try:
         return own["weight"], own["bias"]

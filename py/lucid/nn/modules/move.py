@@ -13,7 +13,18 @@ __all__ = ["Conversion", "parse_to"]
 
 class Conversion:
     """Moves a tensor to `device` and, where it is floating or complex, casts it to `dtype`; where it has four or five
-    dimensions, these lie in memory as `memory_format` says."""
+    dimensions, these lie in memory as `memory_format` says.
+
+    Args:
+        device (lucid.device or str, optional): the device to move to.
+        dtype (lucid.dtype, optional): the dtype for floating and complex tensors.
+        memory_format (lucid.memory_format, optional): the order of tensors of four or five dimensions.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.modules.move.Conversion(dtype=lucid.float64)(lucid.zeros(1)).dtype
+        lucid.float64
+    """
 
     def __init__(self, device: Any = None, dtype: Any = None, memory_format: Any = None) -> None:
         self.device = device
@@ -35,7 +46,23 @@ class Conversion:
 
 
 def parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Conversion:
-    """Reads the arguments of `Module.to`: a device, a dtype, both, or a tensor to be like; and a memory format."""
+    """Reads the arguments of `Module.to`: a device, a dtype, both, or a tensor to be like; and a memory format.
+
+    Args:
+        args (tuple[Any, ...]): the arguments of `Module.to`.
+        kwargs (dict[str, Any]): the keyword arguments of `Module.to`.
+
+    Returns:
+        Conversion: what moves each tensor.
+
+    Raises:
+        TypeError: other arguments, or a dtype that is not floating.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.modules.move.parse_to((lucid.float64,), {})(lucid.zeros(1)).dtype
+        lucid.float64
+    """
     given = dict(kwargs)
     given.pop("non_blocking", None)
     device, dtype = given.pop("device", None), given.pop("dtype", None)

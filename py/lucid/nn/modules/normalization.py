@@ -19,10 +19,18 @@ class LayerNorm(Module):
     """`(x - mean) / sqrt(var + eps) * weight + bias` over the last dimensions.
 
     Args:
-        normalized_shape: Sizes of those dimensions, or the last one's.
-        eps: Added to the variance. Default: 1e-5.
-        elementwise_affine: Whether to learn `weight` (ones at first). Default: True.
-        bias: Whether to learn `bias` (zeros at first) too. Default: True.
+        normalized_shape (int | Sequence[int]): Sizes of those dimensions, or the last one's.
+        eps (float, default: 1e-05): Added to the variance.
+        elementwise_affine (bool, default: True): Whether to learn `weight` (ones at first).
+        bias (bool, default: True): Whether to learn `bias` (zeros at first) too.
+        device (lucid.device or str, optional): where the result is made; the current default device by default.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.LayerNorm(2)(lucid.tensor([[1.0, 3.0]])).detach()
+        tensor([[-1.0000,  1.0000]])
     """
 
     weight: Parameter | None
@@ -63,9 +71,17 @@ class RMSNorm(Module):
     """`x / sqrt(mean(x²) + eps) * weight` over the last dimensions.
 
     Args:
-        normalized_shape: Sizes of those dimensions, or the last one's.
-        eps: Added to the mean square. Default: the dtype's machine epsilon.
-        elementwise_affine: Whether to learn `weight` (ones at first). Default: True.
+        normalized_shape (int | Sequence[int]): Sizes of those dimensions, or the last one's.
+        eps (float, optional): Added to the mean square.
+        elementwise_affine (bool, default: True): Whether to learn `weight` (ones at first).
+        device (lucid.device or str, optional): where the result is made; the current default device by default.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.RMSNorm(2)(lucid.tensor([[3.0, 4.0]])).detach()
+        tensor([[0.8485, 1.1314]])
     """
 
     weight: Parameter | None
@@ -100,11 +116,22 @@ class GroupNorm(Module):
     """Normalises groups of channels of (N, C, …), with a weight and a bias per channel.
 
     Args:
-        num_groups: How many groups.
-        num_channels: C, a multiple of it.
-        eps: Added to the variance. Default: 1e-5.
-        affine: Whether to learn `weight` (ones at first). Default: True.
-        bias: Whether to learn `bias` (zeros at first) too. Default: True.
+        num_groups (int): How many groups.
+        num_channels (int): C, a multiple of it.
+        eps (float, default: 1e-05): Added to the variance.
+        affine (bool, default: True): Whether to learn `weight` (ones at first).
+        device (lucid.device or str, optional): where the result is made; the current default device by default.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+        bias (bool, default: True): Whether to learn `bias` (zeros at first) too.
+
+    Raises:
+        ValueError: `num_groups` does not divide `num_channels`.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.GroupNorm(2, 4)(lucid.randn(1, 4, 3)).shape
+        lucid.Size([1, 4, 3])
     """
 
     weight: Parameter | None
@@ -150,10 +177,15 @@ class LocalResponseNorm(Module):
     """Divides each element by a power of the mean square over neighbouring channels: `x / (k + alpha · mean)^beta`.
 
     Args:
-        size: Over how many channels.
-        alpha: Default: 1e-4.
-        beta: Default: 0.75.
-        k: Default: 1.
+        size (int): Over how many channels.
+        alpha (float, default: 0.0001): the factor of the mean square.
+        beta (float, default: 0.75): the exponent.
+        k (float, default: 1.0): the additive constant.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.LocalResponseNorm(3)(lucid.ones(1, 3, 2)).shape
+        lucid.Size([1, 3, 2])
     """
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
@@ -178,10 +210,15 @@ class CrossMapLRN2d(Module):
     channel's part out.
 
     Args:
-        size: Over how many channels; the sum of squares is divided by it.
-        alpha: Default: 1e-4.
-        beta: Default: 0.75.
-        k: Default: 1.
+        size (int): the number of neighbouring channels.
+        alpha (float, default: 0.0001): the factor of the mean square.
+        beta (float, default: 0.75): the exponent.
+        k (float, default: 1): the additive constant.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.CrossMapLRN2d(3)(lucid.ones(1, 3, 2, 2)).shape
+        lucid.Size([1, 3, 2, 2])
     """
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:

@@ -95,60 +95,213 @@ class _ReplicationPadNd(_Pad, mode="replicate"):
 
 
 class CircularPad1d(_CircularPadNd, spatial=1):
-    """Pads (N, C, L) or (C, L) with the elements of the other end."""
+    """Pads (N, C, L) or (C, L) with the elements of the other end.
+
+    Args:
+        padding (int or tuple of ints): how many elements on each side, or (low, high) of the last dimension, then
+            of the one before.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.CircularPad1d(1)(lucid.ones(1, 1, 2)).shape
+        lucid.Size([1, 1, 4])
+    """
 
 
 class CircularPad2d(_CircularPadNd, spatial=2):
-    """Pads (N, C, H, W) or (C, H, W) with the elements of the other end."""
+    """Pads (N, C, H, W) or (C, H, W) with the elements of the other end.
+
+    Args:
+        padding (int or tuple of ints): how many elements on each side, or (low, high) of the last dimension, then
+            of the one before.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.CircularPad2d(1)(lucid.ones(1, 1, 2, 2)).shape
+        lucid.Size([1, 1, 4, 4])
+    """
 
 
 class CircularPad3d(_CircularPadNd, spatial=3):
-    """Pads (N, C, D, H, W) or (C, D, H, W) with the elements of the other end."""
+    """Pads (N, C, D, H, W) or (C, D, H, W) with the elements of the other end.
+
+    Args:
+        padding (int or tuple of ints): how many elements on each side, or (low, high) of the last dimension, then
+            of the one before.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.CircularPad3d(1)(lucid.ones(1, 1, 2, 2, 2)).shape
+        lucid.Size([1, 1, 4, 4, 4])
+    """
 
 
 class ConstantPad1d(_ConstantPadNd, spatial=1):
-    """Pads (…, L) with `value`."""
+    """Pads (…, L) with `value`.
+
+    Args:
+        padding (int or tuple of ints): how many elements on each side, or (low, high) of the last dimension, then
+            of the one before.
+        value (float): the number to pad with.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.ConstantPad1d(1, 2.0)(lucid.ones(1, 1, 2)).shape
+        lucid.Size([1, 1, 4])
+    """
 
 
 class ConstantPad2d(_ConstantPadNd, spatial=2):
-    """Pads (…, H, W) with `value`."""
+    """Pads (…, H, W) with `value`.
+
+    Args:
+        padding (int or tuple of ints): how many elements on each side, or (low, high) of the last dimension, then
+            of the one before.
+        value (float): the number to pad with.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.ConstantPad2d(1, 2.0)(lucid.ones(1, 1, 2, 2)).shape
+        lucid.Size([1, 1, 4, 4])
+    """
 
 
 class ConstantPad3d(_ConstantPadNd, spatial=3):
-    """Pads (…, D, H, W) with `value`."""
+    """Pads (…, D, H, W) with `value`.
+
+    Args:
+        padding (int or tuple of ints): how many elements on each side, or (low, high) of the last dimension, then
+            of the one before.
+        value (float): the number to pad with.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.ConstantPad3d(1, 2.0)(lucid.ones(1, 1, 2, 2, 2)).shape
+        lucid.Size([1, 1, 4, 4, 4])
+    """
 
 
 class ReflectionPad1d(_ReflectionPadNd, spatial=1):
-    """Pads (…, L) with the elements mirrored at the edge, without the edge itself."""
+    """Pads (…, L) with the elements mirrored at the edge, without the edge itself.
+
+    Args:
+        padding (int or tuple of ints): how many elements on each side, or (low, high) of the last dimension, then
+            of the one before.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.ReflectionPad1d(1)(lucid.ones(1, 1, 2)).shape
+        lucid.Size([1, 1, 4])
+    """
 
 
 class ReflectionPad2d(_ReflectionPadNd, spatial=2):
-    """Pads (…, H, W) with the elements mirrored at the edge, without the edge itself."""
+    """Pads (…, H, W) with the elements mirrored at the edge, without the edge itself.
+
+    Args:
+        padding (int or tuple of ints): how many elements on each side, or (low, high) of the last dimension, then
+            of the one before.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.ReflectionPad2d(1)(lucid.ones(1, 1, 2, 2)).shape
+        lucid.Size([1, 1, 4, 4])
+    """
 
 
 class ReflectionPad3d(_ReflectionPadNd, spatial=3):
-    """Pads (…, D, H, W) with the elements mirrored at the edge, without the edge itself."""
+    """Pads (…, D, H, W) with the elements mirrored at the edge, without the edge itself.
+
+    Args:
+        padding (int or tuple of ints): how many elements on each side, or (low, high) of the last dimension, then
+            of the one before.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.ReflectionPad3d(1)(lucid.ones(1, 1, 2, 2, 2)).shape
+        lucid.Size([1, 1, 4, 4, 4])
+    """
 
 
 class ReplicationPad1d(_ReplicationPadNd, spatial=1):
-    """Pads (…, L) with the outermost elements."""
+    """Pads (…, L) with the outermost elements.
+
+    Args:
+        padding (int or tuple of ints): how many elements on each side, or (low, high) of the last dimension, then
+            of the one before.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.ReplicationPad1d(1)(lucid.ones(1, 1, 2)).shape
+        lucid.Size([1, 1, 4])
+    """
 
 
 class ReplicationPad2d(_ReplicationPadNd, spatial=2):
-    """Pads (…, H, W) with the outermost elements."""
+    """Pads (…, H, W) with the outermost elements.
+
+    Args:
+        padding (int or tuple of ints): how many elements on each side, or (low, high) of the last dimension, then
+            of the one before.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.ReplicationPad2d(1)(lucid.ones(1, 1, 2, 2)).shape
+        lucid.Size([1, 1, 4, 4])
+    """
 
 
 class ReplicationPad3d(_ReplicationPadNd, spatial=3):
-    """Pads (…, D, H, W) with the outermost elements."""
+    """Pads (…, D, H, W) with the outermost elements.
+
+    Args:
+        padding (int or tuple of ints): how many elements on each side, or (low, high) of the last dimension, then
+            of the one before.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.ReplicationPad3d(1)(lucid.ones(1, 1, 2, 2, 2)).shape
+        lucid.Size([1, 1, 4, 4, 4])
+    """
 
 
 class ZeroPad1d(_ZeroPad, ConstantPad1d):
-    """Pads (…, L) with zeros."""
+    """Pads (…, L) with zeros.
+
+    Args:
+        padding (int or tuple of ints): how many elements on each side, or (low, high) of the last dimension, then
+            of the one before.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.ZeroPad1d(1)(lucid.ones(1, 1, 2)).shape
+        lucid.Size([1, 1, 4])
+    """
 
 
 class ZeroPad2d(_ZeroPad, ConstantPad2d):
-    """Pads (…, H, W) with zeros."""
+    """Pads (…, H, W) with zeros.
+
+    Args:
+        padding (int or tuple of ints): how many elements on each side, or (low, high) of the last dimension, then
+            of the one before.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.ZeroPad2d(1)(lucid.ones(1, 1, 2, 2)).shape
+        lucid.Size([1, 1, 4, 4])
+    """
 
 
 class ZeroPad3d(_ZeroPad, ConstantPad3d):
-    """Pads (…, D, H, W) with zeros."""
+    """Pads (…, D, H, W) with zeros.
+
+    Args:
+        padding (int or tuple of ints): how many elements on each side, or (low, high) of the last dimension, then
+            of the one before.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.ZeroPad3d(1)(lucid.ones(1, 1, 2, 2, 2)).shape
+        lucid.Size([1, 1, 4, 4, 4])
+    """

@@ -10,7 +10,16 @@ __all__ = ["PixelShuffle", "PixelUnshuffle"]
 
 
 class PixelShuffle(Module):
-    """(…, C·r², H, W) to (…, C, H·r, W·r), with r = `upscale_factor`."""
+    """(…, C·r², H, W) to (…, C, H·r, W·r), with r = `upscale_factor`.
+
+    Args:
+        upscale_factor (int): the factor r.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.PixelShuffle(2)(lucid.zeros(1, 8, 2, 2)).shape
+        lucid.Size([1, 2, 4, 4])
+    """
 
     def __init__(self, upscale_factor: int) -> None:
         super().__init__()
@@ -24,7 +33,16 @@ class PixelShuffle(Module):
 
 
 class PixelUnshuffle(Module):
-    """(…, C, H·r, W·r) to (…, C·r², H, W), with r = `downscale_factor`."""
+    """(…, C, H·r, W·r) to (…, C·r², H, W), with r = `downscale_factor`.
+
+    Args:
+        downscale_factor (int): the factor r.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.PixelUnshuffle(2)(lucid.zeros(1, 2, 4, 4)).shape
+        lucid.Size([1, 8, 2, 2])
+    """
 
     def __init__(self, downscale_factor: int) -> None:
         super().__init__()

@@ -7,6 +7,16 @@ from typing import Any
 from lucid import Tensor, errors
 from lucid.nn import functional as F
 from lucid.nn.modules.module import Module
+from lucid.nn.modules.pooling_adaptive import (  # noqa: F401
+    AdaptiveAvgPool1d,
+    AdaptiveAvgPool2d,
+    AdaptiveAvgPool3d,
+    AdaptiveMaxPool1d,
+    AdaptiveMaxPool2d,
+    AdaptiveMaxPool3d,
+    _AdaptiveAvgPoolNd,
+    _AdaptiveMaxPoolNd,
+)
 from lucid.nn.modules.utils import _ntuple, _single
 
 __all__ = [
@@ -73,7 +83,21 @@ class _MaxPoolNd(Module):
 
 
 class MaxPool1d(_MaxPoolNd):
-    __doc__ = f"Over (N, C, L) or (C, L): {_MaxPoolNd.__doc__}"
+    """Max-pooling over (N, C, L) or (C, L): the largest element of each window.
+
+    Args:
+        kernel_size (int or tuple of ints): the size of the window, a number or one for each spatial dimension.
+        stride (int or tuple of ints, optional): the distance of neighbouring windows; `kernel_size` by default.
+        padding (int or tuple of ints, default: 0): elements added on both sides, which never are the largest.
+        dilation (int or tuple of ints, default: 1): the distance of neighbouring elements of a window.
+        return_indices (bool, default: False): also returns where each element was taken from.
+        ceil_mode (bool, default: False): rounds the size of the result up.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.MaxPool1d(2)(lucid.zeros(1, 1, 4)).shape
+        lucid.Size([1, 1, 2])
+    """
 
     def forward(self, input: Tensor) -> Any:
         return F.max_pool1d(
@@ -82,7 +106,21 @@ class MaxPool1d(_MaxPoolNd):
 
 
 class MaxPool2d(_MaxPoolNd):
-    __doc__ = f"Over (N, C, H, W) or (C, H, W): {_MaxPoolNd.__doc__}"
+    """Max-pooling over (N, C, H, W) or (C, H, W): the largest element of each window.
+
+    Args:
+        kernel_size (int or tuple of ints): the size of the window, a number or one for each spatial dimension.
+        stride (int or tuple of ints, optional): the distance of neighbouring windows; `kernel_size` by default.
+        padding (int or tuple of ints, default: 0): elements added on both sides, which never are the largest.
+        dilation (int or tuple of ints, default: 1): the distance of neighbouring elements of a window.
+        return_indices (bool, default: False): also returns where each element was taken from.
+        ceil_mode (bool, default: False): rounds the size of the result up.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.MaxPool2d(2)(lucid.zeros(1, 1, 4, 4)).shape
+        lucid.Size([1, 1, 2, 2])
+    """
 
     def forward(self, input: Tensor) -> Any:
         return F.max_pool2d(
@@ -91,7 +129,21 @@ class MaxPool2d(_MaxPoolNd):
 
 
 class MaxPool3d(_MaxPoolNd):
-    __doc__ = f"Over (N, C, D, H, W) or (C, D, H, W): {_MaxPoolNd.__doc__}"
+    """Max-pooling over (N, C, D, H, W) or (C, D, H, W): the largest element of each window.
+
+    Args:
+        kernel_size (int or tuple of ints): the size of the window, a number or one for each spatial dimension.
+        stride (int or tuple of ints, optional): the distance of neighbouring windows; `kernel_size` by default.
+        padding (int or tuple of ints, default: 0): elements added on both sides, which never are the largest.
+        dilation (int or tuple of ints, default: 1): the distance of neighbouring elements of a window.
+        return_indices (bool, default: False): also returns where each element was taken from.
+        ceil_mode (bool, default: False): rounds the size of the result up.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.MaxPool3d(2)(lucid.zeros(1, 1, 4, 4, 4)).shape
+        lucid.Size([1, 1, 2, 2, 2])
+    """
 
     def forward(self, input: Tensor) -> Any:
         return F.max_pool3d(
@@ -116,11 +168,16 @@ class AvgPool1d(_AvgPoolNd):
     """The mean of each window of (N, C, L) or (C, L).
 
     Args:
-        kernel_size: Window size.
-        stride: Step between windows. Default: the window's size.
-        padding: Zeros added at both ends. Default: 0.
-        ceil_mode: Whether windows may hang over the end. Default: False.
-        count_include_pad: Whether padding counts in the mean. Default: True.
+        kernel_size (int or tuple of ints): Window size.
+        stride (int or tuple of ints, optional): Step between windows.
+        padding (int or tuple of ints, default: 0): Zeros added at both ends.
+        ceil_mode (bool, default: False): Whether windows may hang over the end.
+        count_include_pad (bool, default: True): Whether padding counts in the mean.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.AvgPool1d(2)(lucid.tensor([[[1.0, 3.0, 2.0, 4.0]]]))
+        tensor([[[2., 3.]]])
     """
 
     def __init__(
@@ -168,6 +225,20 @@ class AvgPool2d(_AvgPoolWithDivisor):
 
     Arguments as in `AvgPool1d`, a number or one per dimension, and `divisor_override`: what sums are divided by instead
     of the window's size.
+
+    Args:
+        kernel_size (int or tuple of ints): the size of the window, a number or one for each spatial dimension.
+        stride (int or tuple of ints, optional): the distance of neighbouring windows, a number or one for each
+            spatial dimension.
+        padding (int or tuple of ints, default: 0): what is added on both sides of each spatial dimension.
+        ceil_mode (bool, default: False): rounds the size of the result up.
+        count_include_pad (bool, default: True): counts padded zeros in the mean.
+        divisor_override (int, optional): divides the sums by this, rather than by the size of the window.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.AvgPool2d(2)(lucid.tensor([[[[1.0, 3.0], [2.0, 4.0]]]]))
+        tensor([[[[2.5000]]]])
     """
 
     def forward(self, input: Tensor) -> Tensor:
@@ -183,7 +254,22 @@ class AvgPool2d(_AvgPoolWithDivisor):
 
 
 class AvgPool3d(_AvgPoolWithDivisor):
-    """`AvgPool2d` for (N, C, D, H, W) or (C, D, H, W)."""
+    """`AvgPool2d` for (N, C, D, H, W) or (C, D, H, W).
+
+    Args:
+        kernel_size (int or tuple of ints): the size of the window, a number or one for each spatial dimension.
+        stride (int or tuple of ints, optional): the distance of neighbouring windows, a number or one for each
+            spatial dimension.
+        padding (int or tuple of ints, default: 0): what is added on both sides of each spatial dimension.
+        ceil_mode (bool, default: False): rounds the size of the result up.
+        count_include_pad (bool, default: True): counts padded zeros in the mean.
+        divisor_override (int, optional): divides the sums by this, rather than by the size of the window.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.AvgPool3d(2)(lucid.ones(1, 1, 4, 4, 4)).shape
+        lucid.Size([1, 1, 2, 2, 2])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.avg_pool3d(
@@ -195,29 +281,6 @@ class AvgPool3d(_AvgPoolWithDivisor):
             self.count_include_pad,
             self.divisor_override,
         )
-
-
-class _AdaptiveAvgPoolNd(Module):
-    """A pool that is told the output's size; None keeps a dimension's."""
-
-    def __init__(self, output_size: Any) -> None:
-        super().__init__()
-        self.output_size = output_size
-
-    def extra_repr(self) -> str:
-        return f"output_size={self.output_size}"
-
-
-class _AdaptiveMaxPoolNd(Module):
-    """An adaptive pool that may also give the indices of what it picked."""
-
-    def __init__(self, output_size: Any, return_indices: bool = False) -> None:
-        super().__init__()
-        self.output_size = output_size
-        self.return_indices = return_indices
-
-    def extra_repr(self) -> str:
-        return f"output_size={self.output_size}"
 
 
 class _LPPoolNd(Module):
@@ -281,29 +344,39 @@ class _FractionalMaxPool(Module):
             raise errors.ValueError(f"output_ratio must be between 0 and 1 (got {output_ratio})")
 
 
-class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
-    """Averages (N, C, L) or (C, L) over windows that give `output_size`."""
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.adaptive_avg_pool1d(input, self.output_size)
-
-
-class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
-    """The largest elements of (N, C, L) or (C, L) in windows that give `output_size`."""
-
-    def forward(self, input: Tensor) -> Any:
-        return F.adaptive_max_pool1d(input, self.output_size, self.return_indices)
-
-
 class LPPool1d(_LPPoolNd):
-    """`(Σ x^p)^(1/p)` over windows of (N, C, L) or (C, L), with p = `norm_type`."""
+    """`(Σ x^p)^(1/p)` over windows of (N, C, L) or (C, L), with p = `norm_type`.
+
+    Args:
+        norm_type (float): the exponent p.
+        kernel_size (int or tuple of ints): the size of the window, a number or one for each spatial dimension.
+        stride (int or tuple of ints, optional): the distance of neighbouring windows; `kernel_size` by default.
+        ceil_mode (bool, default: False): rounds the size of the result up.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.LPPool1d(2, 2)(lucid.ones(1, 1, 4)).shape
+        lucid.Size([1, 1, 2])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.lp_pool1d(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
 
 
 class MaxUnpool1d(_MaxUnpoolNd):
-    """`MaxPool1d` undone for (N, C, L) or (C, L): what it picked is put back among zeros."""
+    """`MaxPool1d` undone for (N, C, L) or (C, L): what it picked is put back among zeros.
+
+    Args:
+        kernel_size (int or tuple of ints): the size of the window, a number or one for each spatial dimension.
+        stride (int or tuple of ints, optional): the distance of neighbouring windows; `kernel_size` by default.
+        padding (int or tuple of ints, default: 0): the padding of the pool.
+
+    Example:
+        >>> from lucid import nn
+        >>> x, indices = nn.MaxPool1d(2, return_indices=True)(lucid.randn(1, 1, 4))
+        >>> nn.MaxUnpool1d(2)(x, indices).shape
+        lucid.Size([1, 1, 4])
+    """
 
     _spatial = 1
 
@@ -311,29 +384,39 @@ class MaxUnpool1d(_MaxUnpoolNd):
         return F.max_unpool1d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
 
 
-class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
-    """Averages (N, C, H, W) or (C, H, W) over windows that give `output_size`."""
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.adaptive_avg_pool2d(input, self.output_size)
-
-
-class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
-    """The largest elements of (N, C, H, W) or (C, H, W) in windows that give `output_size`."""
-
-    def forward(self, input: Tensor) -> Any:
-        return F.adaptive_max_pool2d(input, self.output_size, self.return_indices)
-
-
 class LPPool2d(_LPPoolNd):
-    """`(Σ x^p)^(1/p)` over windows of (N, C, H, W) or (C, H, W), with p = `norm_type`."""
+    """`(Σ x^p)^(1/p)` over windows of (N, C, H, W) or (C, H, W), with p = `norm_type`.
+
+    Args:
+        norm_type (float): the exponent p.
+        kernel_size (int or tuple of ints): the size of the window, a number or one for each spatial dimension.
+        stride (int or tuple of ints, optional): the distance of neighbouring windows; `kernel_size` by default.
+        ceil_mode (bool, default: False): rounds the size of the result up.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.LPPool2d(2, 2)(lucid.ones(1, 1, 4, 4)).shape
+        lucid.Size([1, 1, 2, 2])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.lp_pool2d(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
 
 
 class MaxUnpool2d(_MaxUnpoolNd):
-    """`MaxPool2d` undone for (N, C, H, W) or (C, H, W): what it picked is put back among zeros."""
+    """`MaxPool2d` undone for (N, C, H, W) or (C, H, W): what it picked is put back among zeros.
+
+    Args:
+        kernel_size (int or tuple of ints): the size of the window, a number or one for each spatial dimension.
+        stride (int or tuple of ints, optional): the distance of neighbouring windows; `kernel_size` by default.
+        padding (int or tuple of ints, default: 0): the padding of the pool.
+
+    Example:
+        >>> from lucid import nn
+        >>> x, indices = nn.MaxPool2d(2, return_indices=True)(lucid.randn(1, 1, 4, 4))
+        >>> nn.MaxUnpool2d(2)(x, indices).shape
+        lucid.Size([1, 1, 4, 4])
+    """
 
     _spatial = 2
 
@@ -341,29 +424,39 @@ class MaxUnpool2d(_MaxUnpoolNd):
         return F.max_unpool2d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
 
 
-class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
-    """Averages (N, C, D, H, W) or (C, D, H, W) over windows that give `output_size`."""
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.adaptive_avg_pool3d(input, self.output_size)
-
-
-class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
-    """The largest elements of (N, C, D, H, W) or (C, D, H, W) in windows that give `output_size`."""
-
-    def forward(self, input: Tensor) -> Any:
-        return F.adaptive_max_pool3d(input, self.output_size, self.return_indices)
-
-
 class LPPool3d(_LPPoolNd):
-    """`(Σ x^p)^(1/p)` over windows of (N, C, D, H, W) or (C, D, H, W), with p = `norm_type`."""
+    """`(Σ x^p)^(1/p)` over windows of (N, C, D, H, W) or (C, D, H, W), with p = `norm_type`.
+
+    Args:
+        norm_type (float): the exponent p.
+        kernel_size (int or tuple of ints): the size of the window, a number or one for each spatial dimension.
+        stride (int or tuple of ints, optional): the distance of neighbouring windows; `kernel_size` by default.
+        ceil_mode (bool, default: False): rounds the size of the result up.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.LPPool3d(2, 2)(lucid.ones(1, 1, 4, 4, 4)).shape
+        lucid.Size([1, 1, 2, 2, 2])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.lp_pool3d(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
 
 
 class MaxUnpool3d(_MaxUnpoolNd):
-    """`MaxPool3d` undone for (N, C, D, H, W) or (C, D, H, W): what it picked is put back among zeros."""
+    """`MaxPool3d` undone for (N, C, D, H, W) or (C, D, H, W): what it picked is put back among zeros.
+
+    Args:
+        kernel_size (int or tuple of ints): the size of the window, a number or one for each spatial dimension.
+        stride (int or tuple of ints, optional): the distance of neighbouring windows; `kernel_size` by default.
+        padding (int or tuple of ints, default: 0): the padding of the pool.
+
+    Example:
+        >>> from lucid import nn
+        >>> x, indices = nn.MaxPool3d(2, return_indices=True)(lucid.randn(1, 1, 4, 4, 4))
+        >>> nn.MaxUnpool3d(2)(x, indices).shape
+        lucid.Size([1, 1, 4, 4, 4])
+    """
 
     _spatial = 3
 
@@ -372,7 +465,20 @@ class MaxUnpool3d(_MaxUnpoolNd):
 
 
 class FractionalMaxPool2d(_FractionalMaxPool):
-    """Max-pooling of (N, C, H, W) or (C, H, W) at random steps that give `output_size` or `output_ratio`."""
+    """Max-pooling of (N, C, H, W) or (C, H, W) at random steps that give `output_size` or `output_ratio`.
+
+    Args:
+        kernel_size (int or tuple of ints): the size of the window, a number or one for each spatial dimension.
+        output_size (int or tuple of ints, optional): the size of the result; this or `output_ratio` must be given.
+        output_ratio (float or tuple of floats, optional): the size of the result over that of the input, within 0
+            to 1.
+        return_indices (bool, default: False): also returns where each element was taken from.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.FractionalMaxPool2d(2, output_size=5)(lucid.rand(1, 1, 8, 8)).shape
+        lucid.Size([1, 1, 5, 5])
+    """
 
     _spatial = 2
 
@@ -383,7 +489,20 @@ class FractionalMaxPool2d(_FractionalMaxPool):
 
 
 class FractionalMaxPool3d(_FractionalMaxPool):
-    """Max-pooling of (N, C, D, H, W) or (C, D, H, W) at random steps that give `output_size` or `output_ratio`."""
+    """Max-pooling of (N, C, D, H, W) or (C, D, H, W) at random steps that give `output_size` or `output_ratio`.
+
+    Args:
+        kernel_size (int or tuple of ints): the size of the window, a number or one for each spatial dimension.
+        output_size (int or tuple of ints, optional): the size of the result; this or `output_ratio` must be given.
+        output_ratio (float or tuple of floats, optional): the size of the result over that of the input, within 0
+            to 1.
+        return_indices (bool, default: False): also returns where each element was taken from.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.FractionalMaxPool3d(2, output_size=5)(lucid.rand(1, 1, 8, 8, 8)).shape
+        lucid.Size([1, 1, 5, 5, 5])
+    """
 
     _spatial = 3
 

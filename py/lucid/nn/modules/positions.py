@@ -22,10 +22,21 @@ class RotaryEmbedding(Module):
     `F.apply_rotary_emb` takes.
 
     Args:
-        head_dim: The last dimension's size, even; `dim=` by another name.
-        max_position: Unused rows cost nothing; positions may exceed it. Default: 2048.
-        base: The slowest rotation's period over 2π. Default: 10000.
-        interleaved: Whether neighbours are pairs, rather than element i and element i + dim/2. Default: False.
+        head_dim (int, optional): The last dimension's size, even; `dim=` by another name.
+        max_position (int, default: 2048): Unused rows cost nothing; positions may exceed it.
+        base (float, default: 10000.0): The slowest rotation's period over 2π.
+        interleaved (bool, default: False): Whether neighbours are pairs, rather than element i and element i +
+            dim/2.
+        dim (int, optional): another name of `head_dim`.
+
+    Raises:
+        TypeError: no size is given.
+        ValueError: the size is odd.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.RotaryEmbedding(8)(lucid.randn(1, 5, 8)).shape
+        lucid.Size([1, 5, 8])
     """
 
     inv_freq: Tensor
@@ -84,7 +95,17 @@ class RotaryEmbedding(Module):
 
 
 class SinusoidalEmbedding(Module):
-    """Sines and cosines of positions (…): (…, dim). `max_period` is the longest period over 2π. Default: 10000."""
+    """Sines and cosines of positions (…): (…, dim). `max_period` is the longest period over 2π. Default: 10000.
+
+    Args:
+        dim (int): the number of features, even.
+        max_period (float, default: 10000.0): the longest period over 2π.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.SinusoidalEmbedding(4)(lucid.tensor([0.0, 1.0])).shape
+        lucid.Size([2, 4])
+    """
 
     def __init__(self, dim: int, max_period: float = 10000.0) -> None:
         super().__init__()
@@ -99,7 +120,17 @@ class SinusoidalEmbedding(Module):
 
 
 class SinusoidalEmbedding2D(SinusoidalEmbedding):
-    """Adds sinusoids of row and column to images (N, dim, H, W); `dim` is a multiple of 4."""
+    """Adds sinusoids of row and column to images (N, dim, H, W); `dim` is a multiple of 4.
+
+    Args:
+        dim (int): the number of channels, a multiple of 4.
+        max_period (float, default: 10000.0): the longest period over 2π.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.SinusoidalEmbedding2D(8)(lucid.zeros(1, 8, 2, 3)).shape
+        lucid.Size([1, 8, 2, 3])
+    """
 
     def forward(self, positions: Tensor) -> Tensor:
         height, width = positions.shape[-2:]
@@ -111,9 +142,14 @@ class TimestepEmbedding(Module):
     """Sinusoids of time steps (N) through two linear maps with a SiLU between: (N, out_dim), as diffusion models do.
 
     Args:
-        dim: Size of the sinusoids.
-        out_dim: Size of the output. Default: 4 · dim.
-        max_period: As in `SinusoidalEmbedding`. Default: 10000.
+        dim (int): Size of the sinusoids.
+        out_dim (int, optional): Size of the output.
+        max_period (float, default: 10000.0): As in `SinusoidalEmbedding`.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.TimestepEmbedding(8)(lucid.tensor([0.0, 10.0])).shape
+        lucid.Size([2, 32])
     """
 
     def __init__(self, dim: int, out_dim: int | None = None, max_period: float = 10000.0) -> None:

@@ -83,19 +83,22 @@ class _Quantized(Module):
 class QuantizedLinear(_Quantized):
     """`Linear` with a quantised weight: `y = x Wᵀ + b`, (…, in_features) to (…, out_features).
 
-    Args:
-        in_features: Size of each input row; a multiple of `group_size`.
-        out_features: Size of each output row.
-        bias: Whether there is a bias. Default: True.
-        group_size: Neighbours of a row that share scale and bias: 32, 64 or 128. Default: 64.
-        bits: Bits of an element: 2, 3, 4, 5, 6 or 8. Default: 4.
-
     The weight takes no gradient, the input and the bias do. PyTorch has no such layer; mlx.nn's has the same format.
 
+    Args:
+        in_features (int): Size of each input row; a multiple of `group_size`.
+        out_features (int): Size of each output row.
+        bias (bool, default: True): Whether there is a bias.
+        group_size (int, default: 64): Neighbours of a row that share scale and bias: 32, 64 or 128.
+        bits (int, default: 4): Bits of an element: 2, 3, 4, 5, 6 or 8.
+        device (lucid.device or str, optional): where the result is made; the current default device by default.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+
     Example:
-        >>> layer = lucid.nn.QuantizedLinear.from_linear(lucid.nn.Linear(64, 8), bits=8)
-        >>> layer(lucid.ones(2, 64)).shape
-        lucid.Size([2, 8])
+        >>> from lucid import nn
+        >>> nn.QuantizedLinear(64, 2)(lucid.zeros(1, 64)).shape
+        lucid.Size([1, 2])
     """
 
     bias: Parameter | None
@@ -143,14 +146,22 @@ class QuantizedLinear(_Quantized):
 class QuantizedEmbedding(_Quantized):
     """`Embedding` with a quantised table: integers (*) to (*, embedding_dim).
 
-    Args:
-        num_embeddings: Rows of the table.
-        embedding_dim: Size of a row; a multiple of `group_size`.
-        group_size: 32, 64 or 128. Default: 64.
-        bits: 2, 3, 4, 5, 6 or 8. Default: 4.
-
     Only the rows that are looked up are dequantised. `as_linear` multiplies with the table, for models that tie it to
     their output.
+
+    Args:
+        num_embeddings (int): Rows of the table.
+        embedding_dim (int): Size of a row; a multiple of `group_size`.
+        group_size (int, default: 64): 32, 64 or 128.
+        bits (int, default: 4): 2, 3, 4, 5, 6 or 8.
+        device (lucid.device or str, optional): where the result is made; the current default device by default.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.QuantizedEmbedding(10, 64)(lucid.tensor([1, 2])).shape
+        lucid.Size([2, 64])
     """
 
     def __init__(

@@ -28,19 +28,30 @@ def apply_permutation(tensor: Tensor, permutation: Tensor, dim: int = 1) -> Tens
 class RNNBase(Module):
     """What recurrent layers share.
 
-    Args:
-        mode: "RNN_TANH", "RNN_RELU", "LSTM" or "GRU".
-        input_size: Size of each step's input.
-        hidden_size: Size of the hidden state.
-        num_layers: Layers on top of each other. Default: 1.
-        bias: Whether to add `bias_ih` and `bias_hh`. Default: True.
-        batch_first: Whether sequences are (N, L, …) rather than (L, N, …). Default: False.
-        dropout: Probability between layers, in training. Default: 0.
-        bidirectional: Whether each layer also runs backwards. Default: False.
-        proj_size: For an LSTM, the size its states are projected to; 0 for none. Default: 0.
-
     Parameters have PyTorch's names, `weight_ih_l0`, `weight_hh_l0`, `bias_ih_l0`, `bias_hh_l0`, `weight_hr_l0`, with
     `_reverse` for the second direction, and start uniform within ±1/sqrt(hidden_size).
+
+    Args:
+        mode (str): "RNN_TANH", "RNN_RELU", "LSTM" or "GRU".
+        input_size (int): Size of each step's input.
+        hidden_size (int): Size of the hidden state.
+        num_layers (int, default: 1): Layers on top of each other.
+        bias (bool, default: True): Whether to add `bias_ih` and `bias_hh`.
+        batch_first (bool, default: False): Whether sequences are (N, L, …) rather than (L, N, …).
+        dropout (float, default: 0.0): Probability between layers, in training.
+        bidirectional (bool, default: False): Whether each layer also runs backwards.
+        proj_size (int, default: 0): For an LSTM, the size its states are projected to; 0 for none.
+        device (lucid.device or str, optional): where the result is made; the current default device by default.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+
+    Raises:
+        ValueError: another `mode`, or sizes that are not positive.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.RNNBase("GRU", 3, 4)
+        RNNBase(3, 4)
     """
 
     def __init__(
@@ -267,7 +278,22 @@ class GRU(RNNBase):
 
 
 class RNNCellBase(Module):
-    """What cells share: one step of a layer. Parameters `weight_ih`, `weight_hh`, `bias_ih`, `bias_hh`."""
+    """What cells share: one step of a layer. Parameters `weight_ih`, `weight_hh`, `bias_ih`, `bias_hh`.
+
+    Args:
+        input_size (int): the number of features of the input.
+        hidden_size (int): the number of features of the hidden state.
+        bias (bool): learns an additive bias.
+        num_chunks (int): how many gates the weights hold.
+        device (lucid.device or str, optional): where the result is made; the current default device by default.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.RNNCellBase(3, 4, True, 1).weight_ih.shape
+        lucid.Size([4, 3])
+    """
 
     weight_ih: Parameter
     weight_hh: Parameter
@@ -329,7 +355,22 @@ class RNNCellBase(Module):
 
 
 class RNNCell(RNNCellBase):
-    """One step of an `RNN`: (N, in) and (N, hidden), or without N, to (N, hidden)."""
+    """One step of an `RNN`: (N, in) and (N, hidden), or without N, to (N, hidden).
+
+    Args:
+        input_size (int): the number of features of the input.
+        hidden_size (int): the number of features of the hidden state.
+        bias (bool, default: True): learns an additive bias.
+        nonlinearity (str, default: "tanh"): "tanh" or "relu".
+        device (lucid.device or str, optional): where the result is made; the current default device by default.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.RNNCell(3, 4)(lucid.zeros(2, 3), lucid.zeros(2, 4)).shape
+        lucid.Size([2, 4])
+    """
 
     def __init__(
         self,
@@ -354,7 +395,22 @@ class RNNCell(RNNCellBase):
 
 
 class LSTMCell(RNNCellBase):
-    """One step of an `LSTM`: (N, in) and a pair of (N, hidden), or without N, to such a pair."""
+    """One step of an `LSTM`: (N, in) and a pair of (N, hidden), or without N, to such a pair.
+
+    Args:
+        input_size (int): the number of features of the input.
+        hidden_size (int): the number of features of the hidden state.
+        bias (bool, default: True): learns an additive bias.
+        device (lucid.device or str, optional): where the result is made; the current default device by default.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+
+    Example:
+        >>> from lucid import nn
+        >>> h, c = nn.LSTMCell(3, 4)(lucid.zeros(2, 3))
+        >>> h.shape, c.shape
+        (lucid.Size([2, 4]), lucid.Size([2, 4]))
+    """
 
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None
@@ -370,7 +426,21 @@ class LSTMCell(RNNCellBase):
 
 
 class GRUCell(RNNCellBase):
-    """One step of a `GRU`: (N, in) and (N, hidden), or without N, to (N, hidden)."""
+    """One step of a `GRU`: (N, in) and (N, hidden), or without N, to (N, hidden).
+
+    Args:
+        input_size (int): the number of features of the input.
+        hidden_size (int): the number of features of the hidden state.
+        bias (bool, default: True): learns an additive bias.
+        device (lucid.device or str, optional): where the result is made; the current default device by default.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.GRUCell(3, 4)(lucid.zeros(2, 3)).shape
+        lucid.Size([2, 4])
+    """
 
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None

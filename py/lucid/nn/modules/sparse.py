@@ -17,16 +17,27 @@ __all__ = ["Embedding", "EmbeddingBag"]
 class Embedding(Module):
     """Vectors by index: integers (…) to (…, embedding_dim).
 
-    Args:
-        num_embeddings: How many vectors.
-        embedding_dim: Their size.
-        padding_idx: An index whose vector is zero at first and gets no gradient. Default: None.
-        max_norm: Vectors that are used and longer are first scaled down to this. Default: None.
-        norm_type: Of which norm. Default: 2.
-        scale_grad_by_freq: Whether gradients are divided by how often an index occurs. Default: False.
-        sparse: Whether the gradient is a sparse tensor of the rows that were looked up. Default: False.
-
     `weight` (num_embeddings, embedding_dim) starts standard normal.
+
+    Args:
+        num_embeddings (int): How many vectors.
+        embedding_dim (int): Their size.
+        padding_idx (int, optional): An index whose vector is zero at first and gets no gradient.
+        max_norm (float, optional): Vectors that are used and longer are first scaled down to this.
+        norm_type (float, default: 2.0): Of which norm.
+        scale_grad_by_freq (bool, default: False): Whether gradients are divided by how often an index occurs.
+        sparse (bool, default: False): Whether the gradient is a sparse tensor of the rows that were looked up.
+        device (lucid.device or str, optional): where the result is made; the current default device by default.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+
+    Raises:
+        ValueError: `padding_idx` is out of range, or a given weight has another shape.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.Embedding(10, 3)(lucid.tensor([[1, 2], [4, 5]])).shape
+        lucid.Size([2, 2, 3])
     """
 
     weight: Parameter
@@ -115,15 +126,26 @@ class EmbeddingBag(Module):
     """Sums, means or maxima of bags of vectors by index: (bags, length), or (total) with offsets, to (bags, size).
 
     Args:
-        num_embeddings: How many vectors.
-        embedding_dim: Their size.
-        max_norm: As in `Embedding`.
-        norm_type: As in `Embedding`.
-        scale_grad_by_freq: As in `Embedding`; not with "max".
-        mode: "sum", "mean" or "max". Default: "mean".
-        sparse: As in `Embedding`; not with "max".
-        include_last_offset: Whether the last offset is the end of the last bag. Default: False.
-        padding_idx: An index that counts nothing, whose vector is zero at first. Default: None.
+        num_embeddings (int): How many vectors.
+        embedding_dim (int): Their size.
+        max_norm (float, optional): As in `Embedding`.
+        norm_type (float, default: 2.0): As in `Embedding`.
+        scale_grad_by_freq (bool, default: False): As in `Embedding`; not with "max".
+        mode (str, default: "mean"): "sum", "mean" or "max".
+        sparse (bool, default: False): As in `Embedding`; not with "max".
+        include_last_offset (bool, default: False): Whether the last offset is the end of the last bag.
+        padding_idx (int, optional): An index that counts nothing, whose vector is zero at first.
+        device (lucid.device or str, optional): where the result is made; the current default device by default.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+
+    Raises:
+        ValueError: `padding_idx` is out of range, or a given weight has another shape.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.EmbeddingBag(10, 3)(lucid.tensor([[1, 2], [4, 5]])).shape
+        lucid.Size([2, 3])
     """
 
     weight: Parameter

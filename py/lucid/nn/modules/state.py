@@ -32,12 +32,42 @@ GLOBAL_LOAD_POST: OrderedDict[int, Any] = OrderedDict()
 
 
 def register_module_load_state_dict_pre_hook(hook: Callable[..., None]) -> RemovableHandle:
-    """`Module.register_load_state_dict_pre_hook` for every module."""
+    """`Module.register_load_state_dict_pre_hook` for every module.
+
+    Args:
+        hook (Callable[..., None]): the function to call.
+
+    Returns:
+        RemovableHandle: its `remove()` takes the hook away.
+
+    Example:
+        >>> from lucid import nn
+        >>> handle = nn.modules.state.register_module_load_state_dict_pre_hook(lambda *given: print("loading"))
+        >>> nn.ReLU().load_state_dict({})
+        loading
+        <All keys matched successfully>
+        >>> handle.remove()
+    """
     return register(GLOBAL_LOAD_PRE, hook)
 
 
 def register_module_load_state_dict_post_hook(hook: Callable[..., None]) -> RemovableHandle:
-    """`Module.register_load_state_dict_post_hook` for every module."""
+    """`Module.register_load_state_dict_post_hook` for every module.
+
+    Args:
+        hook (Callable[..., None]): the function to call.
+
+    Returns:
+        RemovableHandle: its `remove()` takes the hook away.
+
+    Example:
+        >>> from lucid import nn
+        >>> handle = nn.modules.state.register_module_load_state_dict_post_hook(lambda _, keys: print(keys[0]))
+        >>> nn.ReLU().load_state_dict({})
+        []
+        <All keys matched successfully>
+        >>> handle.remove()
+    """
     return register(GLOBAL_LOAD_POST, hook)
 
 
@@ -357,7 +387,22 @@ def _shape(tensor: Tensor) -> str:
 
 
 def as_tensor(value: Any) -> Tensor:
-    """A tensor from what a state dict may hold: a tensor of ours or of PyTorch's, an array, numbers."""
+    """A tensor from what a state dict may hold: a tensor of ours or of PyTorch's, an array, numbers.
+
+    Args:
+        value (object): what a state dict holds.
+
+    Returns:
+        Tensor: of the shape of `value`.
+
+    Raises:
+        TypeError: what is no tensor, array or number.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.modules.state.as_tensor([1.0, 2.0])
+        tensor([1., 2.])
+    """
     if isinstance(value, Tensor):
         return value
     if isinstance(value, (str, bytes)) or value is None:

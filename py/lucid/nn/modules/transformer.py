@@ -89,15 +89,23 @@ class TransformerEncoderLayer(_Layer):
     """Self-attention and a feed-forward network, each with a residual connection and layer normalisation.
 
     Args:
-        d_model: Size of each position.
-        nhead: Attention heads.
-        dim_feedforward: Size of the network's hidden layer. Default: 2048.
-        dropout: Probability. Default: 0.1.
-        activation: "relu", "gelu" or a function. Default: relu.
-        layer_norm_eps: Default: 1e-5.
-        batch_first: Whether the batch comes before the length. Default: False.
-        norm_first: Whether to normalise before rather than after. Default: False.
-        bias: Whether linear maps and norms have biases. Default: True.
+        d_model (int): Size of each position.
+        nhead (int): Attention heads.
+        dim_feedforward (int, default: 2048): Size of the network's hidden layer.
+        dropout (float, default: 0.1): Probability.
+        activation (str or Activation, optional): "relu", "gelu" or a function.
+        layer_norm_eps (float, default: 1e-05): what the layer norms add to the variance.
+        batch_first (bool, default: False): Whether the batch comes before the length.
+        norm_first (bool, default: False): Whether to normalise before rather than after.
+        bias (bool, default: True): Whether linear maps and norms have biases.
+        device (lucid.device or str, optional): where the result is made; the current default device by default.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.TransformerEncoderLayer(8, 2, batch_first=True)(lucid.zeros(1, 5, 8)).shape
+        lucid.Size([1, 5, 8])
     """
 
     _attentions = ("self_attn",)
@@ -154,6 +162,19 @@ class TransformerEncoder(Module):
 
     `enable_nested_tensor` and `mask_check` have no effect: there are no nested tensors here. Where PyTorch could not
     use them either, it says so in a warning, and so does this.
+
+    Args:
+        encoder_layer (TransformerEncoderLayer): the layer to copy.
+        num_layers (int): the number of copies.
+        norm (Module, optional): a module that is applied to the result.
+        enable_nested_tensor (bool, default: True): accepted for PyTorch's signature.
+        mask_check (bool, default: True): accepted for PyTorch's signature.
+
+    Example:
+        >>> from lucid import nn
+        >>> layer = nn.TransformerEncoderLayer(8, 2, batch_first=True)
+        >>> nn.TransformerEncoder(layer, 2)(lucid.zeros(1, 5, 8)).shape
+        lucid.Size([1, 5, 8])
     """
 
     def __init__(
@@ -193,6 +214,26 @@ class TransformerDecoderLayer(_Layer):
     """Self-attention, attention to the encoder's output, and a feed-forward network, each with residual and norm.
 
     Arguments as in `TransformerEncoderLayer`.
+
+    Args:
+        d_model (int): the number of features of each position.
+        nhead (int): the number of attention heads.
+        dim_feedforward (int, default: 2048): the size of the hidden layer.
+        dropout (float, default: 0.1): the probability of dropout.
+        activation (str or callable, optional): "relu", "gelu" or a function.
+        layer_norm_eps (float, default: 1e-05): what the layer norms add to the variance.
+        batch_first (bool, default: False): the batch is the first dimension, (N, L, …), rather than the second.
+        norm_first (bool, default: False): normalises before each part, rather than after its residual connection.
+        bias (bool, default: True): learns an additive bias.
+        device (lucid.device or str, optional): where the result is made; the current default device by default.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+
+    Example:
+        >>> from lucid import nn
+        >>> layer = nn.TransformerDecoderLayer(8, 2, batch_first=True)
+        >>> layer(lucid.zeros(1, 5, 8), lucid.zeros(1, 3, 8)).shape
+        lucid.Size([1, 5, 8])
     """
 
     _attentions = ("self_attn", "multihead_attn")
@@ -228,7 +269,19 @@ class TransformerDecoderLayer(_Layer):
 
 
 class TransformerDecoder(Module):
-    """`num_layers` copies of a decoder layer, one after the other, and a norm at the end if given."""
+    """`num_layers` copies of a decoder layer, one after the other, and a norm at the end if given.
+
+    Args:
+        decoder_layer (TransformerDecoderLayer): the layer to copy.
+        num_layers (int): the number of copies.
+        norm (Module, optional): a module that is applied to the result.
+
+    Example:
+        >>> from lucid import nn
+        >>> layer = nn.TransformerDecoderLayer(8, 2, batch_first=True)
+        >>> nn.TransformerDecoder(layer, 2)(lucid.zeros(1, 5, 8), lucid.zeros(1, 3, 8)).shape
+        lucid.Size([1, 5, 8])
+    """
 
     def __init__(self, decoder_layer: TransformerDecoderLayer, num_layers: int, norm: Module | None = None) -> None:
         super().__init__()
@@ -267,22 +320,32 @@ class TransformerDecoder(Module):
 class Transformer(Module):
     """An encoder and a decoder.
 
-    Args:
-        d_model: Size of each position. Default: 512.
-        nhead: Attention heads. Default: 8.
-        num_encoder_layers: Default: 6.
-        num_decoder_layers: Default: 6.
-        dim_feedforward: Default: 2048.
-        dropout: Default: 0.1.
-        activation: "relu", "gelu" or a function. Default: relu.
-        custom_encoder: In place of the encoder. Default: None.
-        custom_decoder: In place of the decoder. Default: None.
-        layer_norm_eps: Default: 1e-5.
-        batch_first: Default: False.
-        norm_first: Default: False.
-        bias: Default: True.
-
     Matrices start Xavier-uniform.
+
+    Args:
+        d_model (int, default: 512): Size of each position.
+        nhead (int, default: 8): Attention heads.
+        num_encoder_layers (int, default: 6): the number of encoder layers.
+        num_decoder_layers (int, default: 6): the number of decoder layers.
+        dim_feedforward (int, default: 2048): the size of the hidden layers.
+        dropout (float, default: 0.1): the probability of dropout.
+        activation (str or Activation, optional): "relu", "gelu" or a function.
+        custom_encoder (Module, optional): the encoder, in the place of a new one.
+        custom_decoder (Module, optional): the decoder, in the place of a new one.
+        layer_norm_eps (float, default: 1e-05): what the layer norms add to the variance.
+        batch_first (bool, default: False): the batch is the first dimension, (N, L, d_model), rather than the
+            second.
+        norm_first (bool, default: False): normalises before each part, rather than after its residual connection.
+        bias (bool, default: True): learns additive biases.
+        device (lucid.device or str, optional): where the result is made; the current default device by default.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+
+    Example:
+        >>> from lucid import nn
+        >>> model = nn.Transformer(8, 2, 1, 1, 16, batch_first=True)
+        >>> model(lucid.zeros(1, 5, 8), lucid.zeros(1, 3, 8)).shape
+        lucid.Size([1, 3, 8])
     """
 
     def __init__(

@@ -12,7 +12,21 @@ __all__ = ["Upsample", "UpsamplingBilinear2d", "UpsamplingNearest2d"]
 
 
 class Upsample(Module):
-    """Resizes the spatial dimensions; arguments as in `nn.functional.interpolate`."""
+    """Resizes the spatial dimensions; arguments as in `nn.functional.interpolate`.
+
+    Args:
+        size (int or tuple of ints, optional): the new sizes; this or `scale_factor` must be given.
+        scale_factor (float or tuple of floats, optional): the factors of the sizes.
+        mode (str, default: "nearest"): "nearest", "linear", "bilinear", "bicubic", "trilinear", "area" or
+            "nearest-exact".
+        align_corners (bool, optional): aligns the centres of the corner elements; for the linear and cubic modes.
+        recompute_scale_factor (bool, optional): computes the factor anew from the rounded sizes.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.Upsample(scale_factor=2)(lucid.tensor([[[1.0, 2.0]]]))
+        tensor([[[1., 1., 2., 2.]]])
+    """
 
     def __init__(
         self,
@@ -50,14 +64,34 @@ class Upsample(Module):
 
 
 class UpsamplingNearest2d(Upsample):
-    """`Upsample` with mode "nearest"."""
+    """`Upsample` with mode "nearest".
+
+    Args:
+        size (int or tuple of ints, optional): the new sizes; this or `scale_factor` must be given.
+        scale_factor (float or tuple of floats, optional): the factors of the sizes.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.UpsamplingNearest2d(scale_factor=2)(lucid.zeros(1, 1, 2, 2)).shape
+        lucid.Size([1, 1, 4, 4])
+    """
 
     def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
         super().__init__(size, scale_factor, mode="nearest")
 
 
 class UpsamplingBilinear2d(Upsample):
-    """`Upsample` with mode "bilinear" and aligned corners."""
+    """`Upsample` with mode "bilinear" and aligned corners.
+
+    Args:
+        size (int or tuple of ints, optional): the new sizes; this or `scale_factor` must be given.
+        scale_factor (float or tuple of floats, optional): the factors of the sizes.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.UpsamplingBilinear2d(scale_factor=2)(lucid.zeros(1, 1, 2, 2)).shape
+        lucid.Size([1, 1, 4, 4])
+    """
 
     def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
         super().__init__(size, scale_factor, mode="bilinear", align_corners=True)

@@ -14,6 +14,17 @@ def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: 
     """Takes a prefix such as "module." from the keys that begin with it, in place, and from those of `_metadata`.
 
     The order of the keys stays.
+
+    Args:
+        state_dict (dict[str, Any]): a state dict, which is changed.
+        prefix (str): what is removed from the keys that begin with it.
+
+    Example:
+        >>> from lucid import nn
+        >>> state = {"module.weight": lucid.zeros(1)}
+        >>> nn.modules.utils.consume_prefix_in_state_dict_if_present(state, "module.")
+        >>> list(state)
+        ['weight']
     """
     for names in (state_dict, getattr(state_dict, "_metadata", {})):
         items = list(names.items())

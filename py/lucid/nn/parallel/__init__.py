@@ -19,10 +19,18 @@ class DataParallel(Module):
     """Runs `module`, whose state is under `module.` as in PyTorch. A device has one GPU here, so nothing is split.
 
     Args:
-        module: What runs.
-        device_ids: None, or one device's number or name. Several are a ValueError.
-        output_device: None, or the same device.
-        dim: Along which PyTorch splits the inputs. Accepted and without effect. Default: 0.
+        module (Module): What runs.
+        device_ids (Sequence[Any], optional): None, or one device's number or name. Several are a ValueError.
+        output_device (int, str or lucid.device, optional): None, or the device of `device_ids`.
+        dim (int, default: 0): Along which PyTorch splits the inputs. Accepted and without effect.
+
+    Raises:
+        ValueError: several devices are named.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.DataParallel(nn.Linear(2, 1))(lucid.zeros(3, 2)).shape
+        lucid.Size([3, 1])
     """
 
     def __init__(

@@ -28,10 +28,21 @@ def get_total_norm(
     """The norm of all tensors as if they were one vector.
 
     Args:
-        tensors: One or several.
-        norm_type: Of which order; may be infinite. Default: 2.
-        error_if_nonfinite: Whether NaN or an infinite norm is an error, which evaluates. Default: False.
-        foreach: Accepted and without effect.
+        tensors (Tensor | Iterable[Tensor]): one or several, of any shapes.
+        norm_type (float, default: 2.0): Of which order; may be infinite.
+        error_if_nonfinite (bool, default: False): Whether NaN or an infinite norm is an error, which evaluates.
+        foreach (bool, optional): Accepted and without effect.
+
+    Returns:
+        Tensor: 0-d.
+
+    Raises:
+        RuntimeError: the norm is not finite, with `error_if_nonfinite`.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.utils.get_total_norm([lucid.tensor([3.0]), lucid.tensor([4.0])])
+        tensor(5.)
     """
     norm_type = float(norm_type)
     # A sparse tensor's values with every index once: what they leave out is zero.
@@ -64,7 +75,22 @@ def get_total_norm(
 def clip_grads_with_norm_(
     parameters: Tensor | Iterable[Tensor], max_norm: float, total_norm: Tensor, foreach: bool | None = None
 ) -> None:
-    """Scales the gradients in place by `max_norm / (total_norm + 1e-6)`, where that is below 1."""
+    """Scales the gradients in place by `max_norm / (total_norm + 1e-6)`, where that is below 1.
+
+    Args:
+        parameters (Tensor | Iterable[Tensor]): the parameters whose gradients are meant, of any shapes.
+        max_norm (float): the largest norm.
+        total_norm (Tensor): the norm of the gradients, 0-d.
+        foreach (bool, optional): accepted for PyTorch's signature; all parameters are always stepped in one call.
+
+    Example:
+        >>> from lucid import nn
+        >>> x = lucid.zeros(1, requires_grad=True)
+        >>> x.grad = lucid.tensor([4.0])
+        >>> nn.utils.clip_grads_with_norm_(x, 1.0, lucid.tensor(4.0))
+        >>> x.grad
+        tensor([1.0000])
+    """
     scale = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
     with lucid.no_grad():
         for p in _listed(parameters):
@@ -80,7 +106,28 @@ def clip_grad_norm_(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """Scales the gradients in place so that their common norm is at most `max_norm`; gives the norm before."""
+    """Scales the gradients in place so that their common norm is at most `max_norm`; gives the norm before.
+
+    Args:
+        parameters (Tensor | Iterable[Tensor]): the parameters whose gradients are meant, of any shapes.
+        max_norm (float): the largest norm.
+        norm_type (float, default: 2.0): the order of the norm; may be infinite.
+        error_if_nonfinite (bool, default: False): raises an error where the norm is NaN or infinite, which
+            evaluates.
+        foreach (bool, optional): accepted for PyTorch's signature; all parameters are always stepped in one call.
+
+    Returns:
+        Tensor: the norm before clipping, 0-d.
+
+    Example:
+        >>> from lucid import nn
+        >>> x = lucid.zeros(2, requires_grad=True)
+        >>> x.grad = lucid.tensor([3.0, 4.0])
+        >>> nn.utils.clip_grad_norm_(x, 1.0)
+        tensor(5.)
+        >>> x.grad
+        tensor([0.6000, 0.8000])
+    """
     params = _listed(parameters)
     if not params and isinstance(parameters, GeneratorType):
         warn("`parameters` is an empty generator, no gradient clipping will occur.")
@@ -97,7 +144,21 @@ def clip_grad_norm(*args: Any, **kwargs: Any) -> Tensor:
 
 @named
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None) -> None:
-    """Brings every element of the gradients into ±`clip_value`, in place."""
+    """Brings every element of the gradients into ±`clip_value`, in place.
+
+    Args:
+        parameters (Tensor | Iterable[Tensor]): the parameters whose gradients are meant, of any shapes.
+        clip_value (float): the largest magnitude.
+        foreach (bool, optional): accepted for PyTorch's signature; all parameters are always stepped in one call.
+
+    Example:
+        >>> from lucid import nn
+        >>> x = lucid.zeros(2, requires_grad=True)
+        >>> x.grad = lucid.tensor([3.0, -0.5])
+        >>> nn.utils.clip_grad_value_(x, 1.0)
+        >>> x.grad
+        tensor([ 1.0000, -0.5000])
+    """
     bound = float(clip_value)
     with lucid.no_grad():
         for p in _listed(parameters):

@@ -49,12 +49,47 @@ def fuse_conv_bn_weights(
     bn_b: Tensor | None,
     transpose: bool = False,
 ) -> tuple[Parameter, Parameter]:
-    """The weight and bias of a convolution that does what the convolution and the batch norm do."""
+    """The weight and bias of a convolution that does what the convolution and the batch norm do.
+
+    Args:
+        conv_w (Tensor): the weight of the convolution, (out, in, window…).
+        conv_b (Tensor, optional): its bias, (out,).
+        bn_rm (Tensor): the running mean, (out,).
+        bn_rv (Tensor): the running variance, (out,).
+        bn_eps (float): what is added to the variance.
+        bn_w (Tensor, optional): the scale, (out,).
+        bn_b (Tensor, optional): the shift, (out,).
+        transpose (bool, default: False): the convolution is a transposed one.
+
+    Returns:
+        tuple of Parameters: weight and bias.
+
+    Example:
+        >>> from lucid import nn
+        >>> ones = lucid.ones(1)
+        >>> w, b = nn.utils.fuse_conv_bn_weights(lucid.ones(1, 1, 1), None, ones, ones, 0.0, None, None)
+        >>> w.item(), b.item()
+        (1.0, -1.0)
+    """
     return _fused(conv_w, conv_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, transpose)
 
 
 def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
-    """A convolution that does what `conv` and `bn`, both in evaluation mode, do."""
+    """A convolution that does what `conv` and `bn`, both in evaluation mode, do.
+
+    Args:
+        conv (Module): a convolution, in evaluation mode.
+        bn (Module): the batch norm after it, in evaluation mode.
+        transpose (bool, default: False): the convolution is a transposed one.
+
+    Returns:
+        Module: a new convolution.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.utils.fuse_conv_bn_eval(nn.Conv2d(1, 2, 3).eval(), nn.BatchNorm2d(2).eval())
+        Conv2d(1, 2, kernel_size=(3, 3), stride=(1, 1))
+    """
     made = _ready(conv, bn)
     made.weight, made.bias = fuse_conv_bn_weights(
         made.weight, made.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias, transpose
@@ -71,12 +106,48 @@ def fuse_linear_bn_weights(
     bn_w: Tensor | None,
     bn_b: Tensor | None,
 ) -> tuple[Parameter, Parameter]:
-    """The weight and bias of a linear map that does what the linear map and the batch norm do."""
+    """The weight and bias of a linear map that does what the linear map and the batch norm do.
+
+    Args:
+        linear_w (Tensor): the weight of the linear map, (out, in).
+        linear_b (Tensor, optional): its bias, (out,).
+        bn_rm (Tensor): the running mean, (out,).
+        bn_rv (Tensor): the running variance, (out,).
+        bn_eps (float): what is added to the variance.
+        bn_w (Tensor, optional): the scale, (out,).
+        bn_b (Tensor, optional): the shift, (out,).
+
+    Returns:
+        tuple of Parameters: weight and bias.
+
+    Example:
+        >>> from lucid import nn
+        >>> ones = lucid.ones(1)
+        >>> w, b = nn.utils.fuse_linear_bn_weights(lucid.ones(1, 1), None, ones, ones, 0.0, ones, ones)
+        >>> w.item(), b.item()
+        (1.0, 0.0)
+    """
     return _fused(linear_w, linear_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, False)
 
 
 def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
-    """A linear map that does what `linear` and `bn`, both in evaluation mode, do."""
+    """A linear map that does what `linear` and `bn`, both in evaluation mode, do.
+
+    Args:
+        linear (Module): a linear layer, in evaluation mode.
+        bn (Module): the batch norm after it, in evaluation mode.
+
+    Returns:
+        Module: a new linear layer.
+
+    Raises:
+        AssertionError: a module is in training mode, or the sizes do not fit.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.utils.fuse_linear_bn_eval(nn.Linear(3, 2).eval(), nn.BatchNorm1d(2).eval())
+        Linear(in_features=3, out_features=2, bias=True)
+    """
     made = _ready(linear, bn)
     if made.out_features != bn.num_features and bn.num_features != 1:
         raise AssertionError("To fuse, linear.out_features == bn.num_features or bn.num_features == 1")

@@ -44,7 +44,21 @@ class _WeightNorm(Module):
 
 
 def weight_norm(module: Module, name: str = "weight", dim: int = 0) -> Module:
-    """Makes a weight the product of a length per index of `dim` (`original0`) and a direction (`original1`)."""
+    """Makes a weight the product of a length per index of `dim` (`original0`) and a direction (`original1`).
+
+    Args:
+        module (Module): the module with the weight.
+        name (str, default: "weight"): the name of the weight.
+        dim (int, default: 0): the dimension whose indices have a length each.
+
+    Returns:
+        Module: `module` itself.
+
+    Example:
+        >>> from lucid import nn
+        >>> sorted(nn.utils.parametrizations.weight_norm(nn.Linear(3, 2)).state_dict())
+        ['bias', 'parametrizations.weight.original0', 'parametrizations.weight.original1']
+    """
     parametrize.register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
     return module
 
@@ -109,11 +123,22 @@ def spectral_norm(
     """Divides a weight by its largest singular value.
 
     Args:
-        module: Whose weight.
-        name: Default: "weight".
-        n_power_iterations: Steps per call in training. Default: 1.
-        eps: Default: 1e-12.
-        dim: The outputs' dimension. Default: 1 for transposed convolutions, else 0.
+        module (Module): Whose weight.
+        name (str, default: "weight"): the name of the weight.
+        n_power_iterations (int, default: 1): Steps per call in training.
+        eps (float, default: 1e-12): the smallest norm that is divided by.
+        dim (int, optional): The outputs' dimension.
+
+    Returns:
+        Module: `module` itself.
+
+    Raises:
+        ValueError: the module has no such weight.
+
+    Example:
+        >>> from lucid import nn
+        >>> sorted(nn.utils.parametrizations.spectral_norm(nn.Linear(3, 2)).state_dict())
+        ['bias', 'parametrizations.weight.0._u', 'parametrizations.weight.0._v', 'parametrizations.weight.original']
     """
     weight = getattr(module, name, None)
     if not isinstance(weight, Tensor):
@@ -269,11 +294,23 @@ def orthogonal(
     """Makes a weight's rows or columns, whichever are fewer, orthonormal.
 
     Args:
-        module: Whose weight.
-        name: Default: "weight".
-        orthogonal_map: "matrix_exp", "cayley" or "householder". Default: the first for square matrices, else the last.
-        use_trivialization: Whether the map is relative to a base (the buffer `base`), which makes training the weight
-            start from what it is and lets one assign to it. Default: True.
+        module (Module): Whose weight.
+        name (str, default: "weight"): the name of the weight.
+        orthogonal_map (str, optional): "matrix_exp", "cayley" or "householder".
+        use_trivialization (bool, default: True): Whether the map is relative to a base (the buffer `base`), which
+            makes training the weight start from what it is and lets one assign to it.
+
+    Returns:
+        Module: `module` itself.
+
+    Raises:
+        ValueError: the weight is no matrix, or another `orthogonal_map`.
+
+    Example:
+        >>> from lucid import nn
+        >>> w = nn.utils.parametrizations.orthogonal(nn.Linear(2, 2)).weight
+        >>> lucid.allclose(w @ w.T, lucid.eye(2), atol=1e-6)
+        True
     """
     weight: Any = getattr(module, name, None)
     if not isinstance(weight, Tensor):

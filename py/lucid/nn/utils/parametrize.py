@@ -38,7 +38,22 @@ def cached() -> Iterator[None]:
 
 
 class ParametrizationList(ModuleList):
-    """The parametrizations of one tensor, and what they start from: `original`, or `original0`, `original1`, …"""
+    """The parametrizations of one tensor, and what they start from: `original`, or `original0`, `original1`, …
+
+    Args:
+        modules (sequence of Modules): the parametrizations, first to last.
+        original (Tensor): the tensor that is parametrized, of any shape.
+        unsafe (bool, default: False): does not check that shape and dtype stay.
+
+    Raises:
+        ValueError: there is no parametrization, or it changes shape or dtype.
+
+    Example:
+        >>> from lucid import nn
+        >>> layer = nn.utils.parametrizations.weight_norm(nn.Linear(3, 2))
+        >>> len(layer.parametrizations.weight)
+        1
+    """
 
     def __init__(self, modules: Any, original: Tensor, unsafe: bool = False) -> None:
         modules = list(modules)
@@ -150,11 +165,26 @@ def register_parametrization(
     """Makes `module.tensor_name` the value of `parametrization` of what it is now; several may be stacked.
 
     Args:
-        module: Whose tensor.
-        tensor_name: A parameter's or buffer's name.
-        parametrization: Called with the tensor; its `right_inverse`, if any, gives what it starts from, so that the
-            value stays. One that is stacked on others is called with their value, which changes it.
-        unsafe: Whether shape and dtype may change, and are not checked. Default: False.
+        module (Module): Whose tensor.
+        tensor_name (str): A parameter's or buffer's name.
+        parametrization (Module): Called with the tensor; its `right_inverse`, if any, gives what it starts from,
+            so that the value stays. One that is stacked on others is called with their value, which changes it.
+        unsafe (bool, default: False): Whether shape and dtype may change, and are not checked.
+
+    Returns:
+        Module: `module` itself.
+
+    Raises:
+        ValueError: the module has no such tensor, or the parametrization changes shape or dtype, unless `unsafe`.
+
+    Example:
+        >>> from lucid import nn
+        >>> class Symmetric(nn.Module):
+        ...     def forward(self, x):
+        ...         return x.triu() + x.triu(1).T
+        >>> layer = nn.utils.parametrize.register_parametrization(nn.Linear(3, 3), "weight", Symmetric())
+        >>> bool((layer.weight == layer.weight.T).all())
+        True
     """
     parametrization.train(module.training)
     if is_parametrized(module, tensor_name):
@@ -191,7 +221,20 @@ def register_parametrization(
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
-    """Has the module parametrizations, or one of this name?"""
+    """Has the module parametrizations, or one of this name?
+
+    Args:
+        module (Module): the module that is asked about.
+        tensor_name (str, optional): a name; any by default.
+
+    Returns:
+        bool: whether it is so.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.utils.parametrize.is_parametrized(nn.Linear(3, 3))
+        False
+    """
     found = module._modules.get("parametrizations")
     if not isinstance(found, ModuleDict):
         return False
@@ -199,7 +242,25 @@ def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
 
 
 def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized: bool = True) -> Module:
-    """Makes `module.tensor_name` an ordinary tensor again: its present value, or what it was computed from."""
+    """Makes `module.tensor_name` an ordinary tensor again: its present value, or what it was computed from.
+
+    Args:
+        module (Module): the module with the tensor.
+        tensor_name (str): the name of the tensor that is parametrized.
+        leave_parametrized (bool, default: True): keeps the present value, rather than what it was computed from.
+
+    Returns:
+        Module: `module` itself.
+
+    Raises:
+        ValueError: the tensor is not parametrized.
+
+    Example:
+        >>> from lucid import nn
+        >>> layer = nn.utils.parametrizations.weight_norm(nn.Linear(3, 2))
+        >>> sorted(nn.utils.parametrize.remove_parametrizations(layer, "weight").state_dict())
+        ['bias', 'weight']
+    """
     if not is_parametrized(module, tensor_name):
         raise errors.ValueError(f"Module {module} does not have a parametrization on {tensor_name}")
     chain = module.parametrizations[tensor_name]
@@ -233,12 +294,25 @@ def transfer_parametrizations_and_params(
 ) -> Module:
     """Parametrizes a module as another one is, with the same parametrizations, and gives it what these start from.
 
-    Args:
-        from_module: Whose parametrizations; nothing happens where it has none.
-        to_module: Who gets them. A parameter that it has not yet is made.
-        tensor_name: The one tensor to look at. Default: all that are parametrized.
-
     The parametrizations are shared; what they start from is copied, as a parameter of its own.
+
+    Args:
+        from_module (Module): Whose parametrizations; nothing happens where it has none.
+        to_module (Module): Who gets them. A parameter that it has not yet is made.
+        tensor_name (str, optional): The one tensor to look at.
+
+    Returns:
+        Module: `to_module` itself.
+
+    Raises:
+        ValueError: the modules' parametrizations do not fit.
+
+    Example:
+        >>> from lucid import nn
+        >>> a = nn.utils.parametrizations.weight_norm(nn.Linear(3, 2))
+        >>> b = nn.utils.parametrize.transfer_parametrizations_and_params(a, nn.Linear(3, 2))
+        >>> nn.utils.parametrize.is_parametrized(b)
+        True
     """
     if not is_parametrized(from_module):
         return to_module
@@ -261,5 +335,18 @@ def transfer_parametrizations_and_params(
 
 
 def type_before_parametrizations(module: Module) -> type[Any]:
-    """The module's class before it was parametrized."""
+    """The module's class before it was parametrized.
+
+    Args:
+        module (Module): the module, parametrized or not.
+
+    Returns:
+        type: the class.
+
+    Example:
+        >>> from lucid import nn
+        >>> layer = nn.utils.parametrizations.weight_norm(nn.Linear(3, 2))
+        >>> nn.utils.parametrize.type_before_parametrizations(layer).__name__
+        'Linear'
+    """
     return type(module).__bases__[0] if is_parametrized(module) else type(module)

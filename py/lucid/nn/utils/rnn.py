@@ -34,6 +34,21 @@ class PackedSequence(_Packed):
 
     Made by `pack_padded_sequence`. `batch_sizes` (int64) is on the CPU; `sorted_indices` say how the sequences were
     sorted, `unsorted_indices` how to undo that.
+
+    Args:
+        data (Tensor): the elements by step, (total, …).
+        batch_sizes (Tensor, optional): how many sequences each step has, (T,), int64 on the cpu.
+        sorted_indices (Tensor, optional): how the sequences were sorted, (N,).
+        unsorted_indices (Tensor, optional): what undoes it, (N,).
+
+    Returns:
+        PackedSequence: a named tuple of the four.
+
+    Example:
+        >>> from lucid import nn
+        >>> packed = nn.utils.rnn.pack_sequence([lucid.tensor([1, 2]), lucid.tensor([3])])
+        >>> packed.data, packed.batch_sizes
+        (tensor([1, 3, 2]), tensor([2, 1]))
     """
 
     __slots__ = ()
@@ -120,7 +135,19 @@ class PackedSequence(_Packed):
 
 
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:
-    """The permutation that undoes one."""
+    """The permutation that undoes one.
+
+    Args:
+        permutation (Tensor, optional): indices, (N,).
+
+    Returns:
+        Tensor: (N,), int64; None for None.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.utils.rnn.invert_permutation(lucid.tensor([2, 0, 1]))
+        tensor([1, 2, 0])
+    """
     if permutation is None:
         return None
     places = lucid.arange(permutation.numel(), device=permutation.device)
@@ -134,10 +161,22 @@ def pack_padded_sequence(
     """Packs padded sequences (T, N, …), or (N, T, …) with `batch_first`.
 
     Args:
-        input: The sequences, each padded to T.
-        lengths: How long each is; a list, or a tensor on the CPU.
-        batch_first: Default: False.
-        enforce_sorted: Whether lengths must fall already; otherwise they are sorted. Default: True.
+        input (Tensor): the sequences, each padded to T: (T, N, …), or (N, T, …) with `batch_first`.
+        lengths (Tensor or list of ints): the length of each sequence, (N,), on the cpu.
+        batch_first (bool, default: False): `input` is (N, T, …), rather than (T, N, …).
+        enforce_sorted (bool, default: True): Whether lengths must fall already; otherwise they are sorted.
+
+    Returns:
+        PackedSequence: the elements without the padding.
+
+    Raises:
+        RuntimeError: the lengths rise, with `enforce_sorted`, are not positive, or do not fit the input.
+
+    Example:
+        >>> from lucid import nn
+        >>> x = lucid.tensor([[1, 2], [3, 0]])
+        >>> nn.utils.rnn.pack_padded_sequence(x, [2, 1], batch_first=True).data
+        tensor([1, 3, 2])
     """
     if isinstance(lengths, Tensor):
         if not lengths.is_cpu:
@@ -177,7 +216,27 @@ def pack_padded_sequence(
 def pad_packed_sequence(
     sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0, total_length: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Packed sequences as a padded tensor (T, N, …), or (N, T, …) with `batch_first`, and their lengths."""
+    """Packed sequences as a padded tensor (T, N, …), or (N, T, …) with `batch_first`, and their lengths.
+
+    Args:
+        sequence (PackedSequence): what `pack_padded_sequence` or a recurrent layer returned.
+        batch_first (bool, default: False): the batch is the first dimension, (N, L, …), rather than the second.
+        padding_value (float, default: 0.0): what short sequences are padded with.
+        total_length (int, optional): the length T; that of the longest sequence by default.
+
+    Returns:
+        tuple of Tensors: (T, N, …), or (N, T, …) with `batch_first`, and the lengths (N,), int64 on the cpu.
+
+    Raises:
+        ValueError: `total_length` is below the longest sequence.
+
+    Example:
+        >>> from lucid import nn
+        >>> packed = nn.utils.rnn.pack_sequence([lucid.tensor([1, 2]), lucid.tensor([3])])
+        >>> nn.utils.rnn.pad_packed_sequence(packed, batch_first=True)
+        (tensor([[1, 2],
+                [3, 0]]), tensor([2, 1]))
+    """
     data, batch_sizes, _, unsorted = sequence
     steps = [int(n) for n in batch_sizes.tolist()]
     count, longest = steps[0], len(steps)
@@ -206,7 +265,26 @@ def pad_sequence(
     padding_value: float = 0.0,
     padding_side: str = "right",
 ) -> Tensor:
-    """Sequences (L_i, …) as one tensor (T, N, …), or (N, T, …) with `batch_first`, padded on the right or left."""
+    """Sequences (L_i, …) as one tensor (T, N, …), or (N, T, …) with `batch_first`, padded on the right or left.
+
+    Args:
+        sequences (Tensor | Sequence[Tensor]): the sequences, each (L_i, …).
+        batch_first (bool, default: False): the batch is the first dimension, (N, L, …), rather than the second.
+        padding_value (float, default: 0.0): what short sequences are padded with.
+        padding_side (str, default: "right"): "right" or "left".
+
+    Returns:
+        Tensor: (T, N, …), or (N, T, …) with `batch_first`.
+
+    Raises:
+        RuntimeError: what is no sequence of tensors, or another `padding_side`.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.utils.rnn.pad_sequence([lucid.tensor([1, 2]), lucid.tensor([3])], batch_first=True)
+        tensor([[1, 2],
+                [3, 0]])
+    """
     if not isinstance(sequences, Iterable):
         raise errors.RuntimeError(
             f"pad_sequence: Expected iterable for input sequences, but got arg of type: {type(sequences)}"
@@ -226,19 +304,60 @@ def pad_sequence(
 
 
 def unpad_sequence(padded_sequences: Tensor, lengths: Tensor, batch_first: bool = False) -> list[Tensor]:
-    """A padded tensor as a list of sequences of the given lengths: `pad_sequence` undone."""
+    """A padded tensor as a list of sequences of the given lengths: `pad_sequence` undone.
+
+    Args:
+        padded_sequences (Tensor): (T, N, …), or (N, T, …) with `batch_first`.
+        lengths (Tensor): the length of each sequence, (N,).
+        batch_first (bool, default: False): the batch is the first dimension, (N, L, …), rather than the second.
+
+    Returns:
+        list of Tensors: each (L_i, …).
+
+    Example:
+        >>> from lucid import nn
+        >>> x = lucid.tensor([[1, 2], [3, 0]])
+        >>> nn.utils.rnn.unpad_sequence(x, lucid.tensor([2, 1]), batch_first=True)
+        [tensor([1, 2]), tensor([3])]
+    """
     x = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
     return [row.narrow(0, 0, int(n)) for row, n in zip(x.unbind(0), lengths.tolist(), strict=True)]
 
 
 @named
 def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> PackedSequence:
-    """Packs a list of sequences (L_i, …)."""
+    """Packs a list of sequences (L_i, …).
+
+    Args:
+        sequences (Sequence[Tensor]): the sequences, each (L_i, …).
+        enforce_sorted (bool, default: True): the lengths must not rise; else the sequences are sorted.
+
+    Returns:
+        PackedSequence: the elements by step.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.utils.rnn.pack_sequence([lucid.tensor([1, 2]), lucid.tensor([3])]).data
+        tensor([1, 3, 2])
+    """
     lengths = [row.shape[0] for row in sequences]
     return pack_padded_sequence(pad_sequence(sequences), lengths, enforce_sorted=enforce_sorted)
 
 
 def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
-    """Packed sequences as a list: `pack_sequence` undone."""
+    """Packed sequences as a list: `pack_sequence` undone.
+
+    Args:
+        packed_sequences (PackedSequence): what `pack_sequence` returned.
+
+    Returns:
+        list of Tensors: each (L_i, …).
+
+    Example:
+        >>> from lucid import nn
+        >>> packed = nn.utils.rnn.pack_sequence([lucid.tensor([1, 2]), lucid.tensor([3])])
+        >>> nn.utils.rnn.unpack_sequence(packed)
+        [tensor([1, 2]), tensor([3])]
+    """
     padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
     return unpad_sequence(padded, lengths, batch_first=True)

@@ -14,7 +14,22 @@ __all__ = ["SpectralNorm", "remove_spectral_norm", "spectral_norm"]
 
 
 class SpectralNorm:
-    """The hook that sets `name` to `name_orig` divided by its largest singular value."""
+    """The hook that sets `name` to `name_orig` divided by its largest singular value.
+
+    Args:
+        name (str, default: "weight"): the name of the weight.
+        n_power_iterations (int, default: 1): the number of power iterations at each call in training.
+        dim (int, default: 0): the dimension of the outputs.
+        eps (float, default: 1e-12): the smallest norm.
+
+    Raises:
+        ValueError: `n_power_iterations` is not positive.
+
+    Example:
+        >>> from lucid import nn
+        >>> nn.utils.spectral_norm.__module__
+        'lucid.nn.utils.spectral_norm'
+    """
 
     def __init__(self, name: str = "weight", n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12) -> None:
         if n_power_iterations <= 0:
@@ -89,6 +104,22 @@ def spectral_norm(
 
     Arguments as in `parametrizations.spectral_norm`. The weight lives on as `weight_orig`, with buffers `weight_u` and
     `weight_v`.
+
+    Args:
+        module (Module): the module with the weight.
+        name (str, default: "weight"): the name of the weight.
+        n_power_iterations (int, default: 1): the number of power iterations at each call in training.
+        eps (float, default: 1e-12): the smallest norm.
+        dim (int, optional): the dimension of the outputs; 1 for transposed convolutions, else 0, by default.
+
+    Returns:
+        Module: `module` itself.
+
+    Example:
+        >>> from lucid import nn
+        >>> layer = nn.utils.spectral_norm(nn.Linear(3, 2))
+        >>> sorted(layer.state_dict())
+        ['bias', 'weight_orig', 'weight_u', 'weight_v']
     """
     if dim is None:
         dim = 1 if getattr(module, "transposed", False) else 0
@@ -97,7 +128,24 @@ def spectral_norm(
 
 
 def remove_spectral_norm(module: Any, name: str = "weight") -> Any:
-    """Makes the weight an ordinary parameter again, with its present value."""
+    """Makes the weight an ordinary parameter again, with its present value.
+
+    Args:
+        module (Module): the module with the weight.
+        name (str, default: "weight"): the name of the weight.
+
+    Returns:
+        Module: `module` itself.
+
+    Raises:
+        ValueError: the weight has no spectral norm.
+
+    Example:
+        >>> from lucid import nn
+        >>> layer = nn.utils.remove_spectral_norm(nn.utils.spectral_norm(nn.Linear(3, 2)))
+        >>> sorted(layer.state_dict())
+        ['bias', 'weight']
+    """
     key = found(module, SpectralNorm, name)
     if key is None:
         raise errors.ValueError(f"spectral_norm of '{name}' not found in {module}")

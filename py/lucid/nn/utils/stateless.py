@@ -57,12 +57,23 @@ def functional_call(
     """Calls `module` with the named parameters and buffers in place of its own.
 
     Args:
-        module: What to call.
-        parameters_and_buffers: Tensors by dotted name, or several such dicts of different names.
-        args: The arguments, a tuple, or the only one.
-        kwargs: Keyword arguments. Default: none.
-        tie_weights: Whether a tensor given under one name of a shared parameter counts for all. Default: True.
-        strict: Whether every member must be given. Default: False.
+        module (Module): What to call.
+        parameters_and_buffers (Mapping[str, Tensor] | Sequence[Mapping[str, Tensor]]): Tensors by dotted name, or
+            several such dicts of different names.
+        args (tuple, optional): The arguments, a tuple, or the only one.
+        kwargs (dict[str, Any], optional): Keyword arguments.
+        tie_weights (bool, default: True): Whether a tensor given under one name of a shared parameter counts for
+            all.
+        strict (bool, default: False): Whether every member must be given.
+
+    Returns:
+        object: what the module's `forward` returns.
+
+    Example:
+        >>> from lucid import nn
+        >>> layer = nn.Linear(2, 1, bias=False)
+        >>> lucid.func.functional_call(layer, {"weight": lucid.ones(1, 2)}, (lucid.ones(1, 2),))
+        tensor([[2.]])
     """
     older = "`nn.utils.stateless.functional_call` is deprecated. Use `func.functional_call` instead."
     warn(older, FutureWarning)

@@ -14,7 +14,17 @@ __all__ = ["WeightNorm", "remove_weight_norm", "weight_norm"]
 
 
 class WeightNorm:
-    """The hook that sets `name` to `name_g · name_v / ‖name_v‖`."""
+    """The hook that sets `name` to `name_g · name_v / ‖name_v‖`.
+
+    Args:
+        name (str): the name of the weight.
+        dim (int, optional): the dimension whose indices have a length each.
+
+    Example:
+        >>> from lucid.nn.utils.weight_norm import WeightNorm
+        >>> WeightNorm("weight", 0).dim
+        0
+    """
 
     def __init__(self, name: str, dim: int | None) -> None:
         self.name = name
@@ -56,14 +66,46 @@ class WeightNorm:
 
 
 def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
-    """Makes a weight the product of a length per index of `dim` (`weight_g`) and a direction (`weight_v`)."""
+    """Makes a weight the product of a length per index of `dim` (`weight_g`) and a direction (`weight_v`).
+
+    Args:
+        module (Module): the module with the weight.
+        name (str, default: "weight"): the name of the weight.
+        dim (int, default: 0): the dimension whose indices have a length each; None is one length for all.
+
+    Returns:
+        Module: `module` itself.
+
+    Example:
+        >>> from lucid import nn
+        >>> layer = nn.utils.weight_norm(nn.Linear(3, 2))
+        >>> sorted(layer.state_dict())
+        ['bias', 'weight_g', 'weight_v']
+    """
     warn("`nn.utils.weight_norm` is deprecated in favor of `nn.utils.parametrizations.weight_norm`.", FutureWarning)
     WeightNorm.apply(module, name, dim)
     return module
 
 
 def remove_weight_norm(module: Any, name: str = "weight") -> Any:
-    """Makes the weight an ordinary parameter again."""
+    """Makes the weight an ordinary parameter again.
+
+    Args:
+        module (Module): the module with the weight.
+        name (str, default: "weight"): the name of the weight.
+
+    Returns:
+        Module: `module` itself.
+
+    Raises:
+        ValueError: the weight has no weight norm.
+
+    Example:
+        >>> from lucid import nn
+        >>> layer = nn.utils.remove_weight_norm(nn.utils.weight_norm(nn.Linear(3, 2)))
+        >>> sorted(layer.state_dict())
+        ['bias', 'weight']
+    """
     key = found(module, WeightNorm, name)
     if key is None:
         raise errors.ValueError(f"weight_norm of '{name}' not found in {module}")

@@ -13,7 +13,7 @@ class Compare:
     """A table of measurements: a title for each label, rows by sub-label, columns by description.
 
     Args:
-        results: measurements; those of one task are joined.
+        results (Iterable[Measurement]): measurements; those of one task are joined.
 
     Example:
         >>> from lucid.utils.benchmark import Compare, Measurement, TaskSpec

@@ -67,10 +67,10 @@ class Measurement:
     """Times of one task.
 
     Args:
-        number_per_run: how often the statement ran in each time.
-        raw_times: seconds.
-        task_spec: the task, whose fields are attributes here, too.
-        metadata: notes of the caller.
+        number_per_run (int): how often the statement ran in each time.
+        raw_times (list[float]): seconds.
+        task_spec (TaskSpec): the task, whose fields are attributes here, too.
+        metadata (dict[Any, Any], optional): notes of the caller.
 
     Example:
         >>> from lucid.utils.benchmark import Measurement, TaskSpec

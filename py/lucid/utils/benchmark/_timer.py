@@ -41,18 +41,24 @@ def _threads(number: int) -> Iterator[None]:
 class Timer:
     """Times a statement, on a number of threads, with the GPU device waited for.
 
-    Args:
-        stmt: a statement, which may have several lines.
-        setup: runs once before each measurement.
-        global_setup: of C++ in PyTorch; must be empty.
-        timer: reads a clock in seconds.
-        globals: the names that the statement sees; `lucid` is among them.
-        label, sub_label, description, env: where the measurement is put in a table of `Compare`: its title, row,
-            column, and a note of how it was run.
-        num_threads: the number of threads of the CPU device.
-        language: `"py"`.
-
     A result that is not evaluated is no work on the GPU device: let the statement end in `.eval()`.
+
+    Args:
+        stmt (str, default: "pass"): a statement, which may have several lines.
+        setup (str, default: "pass"): runs once before each measurement.
+        global_setup (str, default: ""): of C++ in PyTorch; must be empty.
+        timer (Callable[[], float], optional): reads a clock in seconds.
+        globals (dict[str, Any], optional): the names that the statement sees; `lucid` is among them.
+        label (str, optional): where the measurement is put in a table of `Compare`: its title, row, column, and a
+            note of how it was run.
+        sub_label (str, optional): where the measurement is put in a table of `Compare`: its title, row, column,
+            and a note of how it was run.
+        description (str, optional): where the measurement is put in a table of `Compare`: its title, row, column,
+            and a note of how it was run.
+        env (str, optional): where the measurement is put in a table of `Compare`: its title, row, column, and a
+            note of how it was run.
+        num_threads (int, default: 1): the number of threads of the CPU device.
+        language (Language or str, optional): `"py"`.
 
     Raises:
         ValueError: `stmt` is no string, or there is a `global_setup`.

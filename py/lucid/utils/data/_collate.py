@@ -59,6 +59,16 @@ def default_convert(data: Any) -> Any:
     """NumPy arrays and numbers, also inside mappings, tuples and sequences, as tensors; all else as it is.
 
     Tuples become lists, as in PyTorch. What a `DataLoader` with `batch_size=None` does to each sample.
+
+    Args:
+        data (object): a sample.
+
+    Returns:
+        object: the sample of tensors.
+
+    Example:
+        >>> lucid.utils.data.default_convert([1, "a"])
+        [1, 'a']
     """
     if isinstance(data, lucid.Tensor):
         return data
@@ -80,12 +90,19 @@ def default_convert(data: Any) -> Any:
 def collate(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
     """One object of a list of samples: mappings key by key, tuples and sequences position by position.
 
-    Args:
-        batch: The samples, of which the first says how all are put together.
-        collate_fn_map: Functions for elements of a type: by the type itself, else by the first entry that it is an
-            instance of. Each is called as `f(batch, collate_fn_map=collate_fn_map)`.
-
     Raises TypeError for elements without an entry; RuntimeError for sequences of unequal lengths.
+
+    Args:
+        batch (list): The samples, of which the first says how all are put together.
+        collate_fn_map (CollateMap, optional): Functions for elements of a type: by the type itself, else by the
+            first entry that it is an instance of. Each is called as `f(batch, collate_fn_map=collate_fn_map)`.
+
+    Returns:
+        object: the batch.
+
+    Example:
+        >>> lucid.utils.data.collate([1, 2], collate_fn_map={int: lambda batch, **rest: sum(batch)})
+        3
     """
     first = batch[0]
     kind = type(first)
@@ -152,5 +169,16 @@ def default_collate(batch: Any) -> Any:
     strings and bytes stay a list; mappings, named tuples and sequences are taken apart, tuples giving lists.
 
     Raises RuntimeError for tensors of unequal shapes and sequences of unequal lengths; TypeError for anything else.
+
+    Args:
+        batch (list): the samples.
+
+    Returns:
+        object: the batch.
+
+    Example:
+        >>> lucid.utils.data.default_collate([(1, lucid.ones(1)), (2, lucid.zeros(1))])
+        [tensor([1, 2]), tensor([[1.],
+                [0.]])]
     """
     return collate(batch, collate_fn_map=default_collate_fn_map)

@@ -25,7 +25,18 @@ from lucid.utils.data import _fetch, _transport
 
 @dataclass(frozen=True)
 class WorkerInfo:
-    """What `get_worker_info()` gives in a worker: `id` from 0, `num_workers`, `seed`, its own `dataset` copy."""
+    """What `get_worker_info()` gives in a worker: `id` from 0, `num_workers`, `seed`, its own `dataset` copy.
+
+    Args:
+        id (int): the number of the worker, from 0.
+        num_workers (int): the number of workers.
+        seed (int): the seed of the worker.
+        dataset (Dataset): the worker's copy of the dataset.
+
+    Example:
+        >>> lucid.utils.data.WorkerInfo(0, 2, 7, [1]).num_workers
+        2
+    """
 
     id: int
     num_workers: int

@@ -36,28 +36,6 @@ class _Endless(Sampler[None]):
 class DataLoader(NamedInErrors, Generic[T_co]):
     """An iterable over batches of a dataset, with PyTorch's arguments.
 
-    Args:
-        dataset: A `Dataset`, anything with `__getitem__` and `__len__`, or an `IterableDataset`.
-        batch_size: Samples per batch; None gives single samples, through `collate_fn` alone.
-        shuffle: Whether each epoch has a new random order.
-        sampler: The indices, in order; excludes `shuffle`.
-        batch_sampler: Lists of indices; excludes `batch_size`, `shuffle`, `sampler` and `drop_last`.
-        num_workers: How many workers make batches ahead; 0 makes them here.
-        collate_fn: Makes a batch of a list of samples; `default_collate`, or `default_convert` without a batch size.
-        pin_memory: Accepted and without effect: no device here has memory of another kind to copy from faster.
-        drop_last: Whether a last shorter batch is left out.
-        timeout: Seconds to wait for a batch of a worker before a RuntimeError; 0 waits for ever.
-        worker_init_fn: Called in each worker with its number, after seeding.
-        multiprocessing_context: `'fork'`, `'spawn'` or `'forkserver'`, or such a context. `'fork'` is the default on
-            Linux and refused elsewhere, where `'spawn'` is.
-        generator: The source of random orders and of the workers' seeds.
-        prefetch_factor: Batches that each worker makes ahead; 2 by default.
-        persistent_workers: Whether workers outlive the epoch.
-        pin_memory_device: Accepted and without effect.
-        in_order: Whether batches come in the sampler's order; without it, as they are done.
-        worker_type: `'process'`, or `'thread'` (not in PyTorch): threads share the dataset and all global state, so
-            nothing is pickled or reseeded, and Python code runs one thread at a time.
-
     Worker processes start as PyTorch's do. On Linux they are forked: datasets, lambdas and classes of a notebook are
     simply there, and scripts need no guard. On macOS, or where it is asked for, they are spawned: what they are given
     must be picklable, and a script guards its entry by `if __name__ == "__main__":`; where that cannot work and
@@ -68,10 +46,40 @@ class DataLoader(NamedInErrors, Generic[T_co]):
     batches come through shared memory. An exception there is raised here with the worker's traceback, and a worker
     that dies is a RuntimeError.
 
+    Args:
+        dataset (Dataset): A `Dataset`, anything with `__getitem__` and `__len__`, or an `IterableDataset`.
+        batch_size (int, default: 1): Samples per batch; None gives single samples, through `collate_fn` alone.
+        shuffle (bool, optional): Whether each epoch has a new random order.
+        sampler (Sampler[Any] | Iterable[Any], optional): The indices, in order; excludes `shuffle`.
+        batch_sampler (Sampler[list[Any]] | Iterable[list[Any]], optional): Lists of indices; excludes
+            `batch_size`, `shuffle`, `sampler` and `drop_last`.
+        num_workers (int, default: 0): How many workers make batches ahead; 0 makes them here.
+        collate_fn (Callable[[Any], Any], optional): Makes a batch of a list of samples; `default_collate`, or
+            `default_convert` without a batch size.
+        pin_memory (bool, default: False): Accepted and without effect: no device here has memory of another kind
+            to copy from faster.
+        drop_last (bool, default: False): Whether a last shorter batch is left out.
+        timeout (float, default: 0): Seconds to wait for a batch of a worker before a RuntimeError; 0 waits for
+            ever.
+        worker_init_fn (Callable[[int], None], optional): Called in each worker with its number, after seeding.
+        multiprocessing_context (str or context, optional): `'fork'`, `'spawn'` or `'forkserver'`, or such a context.
+            `'fork'` is the default on Linux and refused elsewhere, where `'spawn'` is.
+        generator (lucid.Generator, optional): The source of random orders and of the workers' seeds.
+        prefetch_factor (int, optional): Batches that each worker makes ahead; 2 by default.
+        persistent_workers (bool, default: False): Whether workers outlive the epoch.
+        pin_memory_device (str, default: ""): Accepted and without effect.
+        in_order (bool, default: True): Whether batches come in the sampler's order; without it, as they are done.
+        worker_type (str, default: "process"): `'process'`, or `'thread'` (not in PyTorch): threads share the
+            dataset and all global state, so nothing is pickled or reseeded, and Python code runs one thread at a
+            time.
+
+    Raises:
+        ValueError: arguments that do not go together, or are out of their range.
+
     Example:
-        >>> squares = [lucid.tensor(i * i) for i in range(4)]
-        >>> [batch.tolist() for batch in DataLoader(squares, batch_size=2, num_workers=1)]
-        [[0, 1], [4, 9]]
+        >>> dataset = lucid.utils.data.TensorDataset(lucid.arange(5))
+        >>> [x.tolist() for (x,) in lucid.utils.data.DataLoader(dataset, batch_size=2)]
+        [[0, 1], [2, 3], [4]]
     """
 
     dataset: Any

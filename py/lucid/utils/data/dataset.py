@@ -50,6 +50,14 @@ class TensorDataset(Dataset[tuple[lucid.Tensor, ...]]):
     """Sample `i` is the tuple of the tensors' rows `i`.
 
     Raises AssertionError where the first dimensions differ.
+
+    Args:
+        *tensors (lucid.Tensor): tensors whose first sizes agree, (N, …).
+
+    Example:
+        >>> dataset = lucid.utils.data.TensorDataset(lucid.tensor([1, 2]), lucid.tensor([3, 4]))
+        >>> dataset[1]
+        (tensor(2), tensor(4))
     """
 
     tensors: tuple[lucid.Tensor, ...]
@@ -117,7 +125,18 @@ class StackDataset(Dataset[Any]):
 
 
 class ConcatDataset(Dataset[T_co]):
-    """The datasets one after the other, by index. Negative indices count from the end."""
+    """The datasets one after the other, by index. Negative indices count from the end.
+
+    Args:
+        datasets (Iterable[Dataset[Any]]): datasets with lengths.
+
+    Raises:
+        AssertionError: there is none, or one is iterable alone.
+
+    Example:
+        >>> lucid.utils.data.ConcatDataset([range(2), range(3)])[3]
+        1
+    """
 
     datasets: list[Dataset[T_co]]
     cumulative_sizes: list[int]
@@ -164,7 +183,18 @@ class ConcatDataset(Dataset[T_co]):
 
 
 class ChainDataset(IterableDataset[Any]):
-    """Iterable datasets one after the other; each is asked for its iterator when its turn comes."""
+    """Iterable datasets one after the other; each is asked for its iterator when its turn comes.
+
+    Args:
+        datasets (Iterable[Dataset[Any]]): iterable datasets.
+
+    Example:
+        >>> class Numbers(lucid.utils.data.IterableDataset):
+        ...     def __iter__(self):
+        ...         return iter([1, 2])
+        >>> list(lucid.utils.data.ChainDataset([Numbers(), Numbers()]))
+        [1, 2, 1, 2]
+    """
 
     def __init__(self, datasets: Iterable[Dataset[Any]]) -> None:
         self.datasets = datasets
@@ -184,7 +214,16 @@ class ChainDataset(IterableDataset[Any]):
 
 
 class Subset(Dataset[T_co]):
-    """The samples of a dataset at the given indices."""
+    """The samples of a dataset at the given indices.
+
+    Args:
+        dataset (Dataset[T_co]): the dataset.
+        indices (Sequence[Any]): the indices of the samples.
+
+    Example:
+        >>> lucid.utils.data.Subset(range(10), [5, 7])[1]
+        7
+    """
 
     dataset: Dataset[T_co]
     indices: Sequence[Any]
@@ -220,13 +259,21 @@ def random_split(
 ) -> list[Subset[T]]:
     """Splits a dataset at random into parts without overlap.
 
-    Args:
-        dataset: What is split; it has a length.
-        lengths: Sizes that sum to the dataset's, or fractions that sum to 1. A fraction's size is rounded down, and
-            what is left over goes to the parts in turn, one sample each.
-        generator: Where the permutation comes from; the process's generator by default.
-
     Raises ValueError for lengths that do not add up and for fractions outside of 0 to 1; warns of empty parts.
+
+    Args:
+        dataset (Dataset[T]): What is split; it has a length.
+        lengths (Sequence[int | float]): Sizes that sum to the dataset's, or fractions that sum to 1. A fraction's
+            size is rounded down, and what is left over goes to the parts in turn, one sample each.
+        generator (lucid.Generator, optional): Where the permutation comes from; the process's generator by
+            default.
+
+    Returns:
+        list of Subsets: the parts.
+
+    Example:
+        >>> [len(part) for part in lucid.utils.data.random_split(range(10), [0.7, 0.3])]
+        [7, 3]
     """
     total = len(dataset)  # type: ignore[arg-type]
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:

@@ -14,13 +14,21 @@ class DistributedSampler(Sampler[Any]):
     """Every `num_replicas`-th index, from `rank` on, of one order that all replicas share.
 
     Args:
-        dataset: What has the length.
-        num_replicas: How many processes; the job's where it is None.
-        rank: Which of them this is, from 0; the job's where it is None.
-        shuffle: Whether the order is random: a permutation by `seed + epoch`. Call `set_epoch` before each epoch.
-        seed: The same in all processes.
-        drop_last: Whether the tail that does not divide evenly is left out; otherwise indices from the start fill it
-            up.
+        dataset (Dataset): What has the length.
+        num_replicas (int, optional): How many processes; the job's where it is None.
+        rank (int, optional): Which of them this is, from 0; the job's where it is None.
+        shuffle (bool, default: True): Whether the order is random: a permutation by `seed + epoch`. Call
+            `set_epoch` before each epoch.
+        seed (int, default: 0): The same in all processes.
+        drop_last (bool, default: False): Whether the tail that does not divide evenly is left out; otherwise
+            indices from the start fill it up.
+
+    Raises:
+        ValueError: `rank` is not below `num_replicas`.
+
+    Example:
+        >>> list(lucid.utils.data.DistributedSampler(range(6), num_replicas=2, rank=1, shuffle=False))
+        [1, 3, 5]
     """
 
     def __init__(

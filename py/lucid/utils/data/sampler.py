@@ -26,7 +26,15 @@ class Sampler(NamedInErrors, Generic[T_co]):
 
 
 class SequentialSampler(Sampler[int]):
-    """`0, 1, …, len(data_source) - 1`."""
+    """`0, 1, …, len(data_source) - 1`.
+
+    Args:
+        data_source (Sized): what has the length.
+
+    Example:
+        >>> list(lucid.utils.data.SequentialSampler(range(3)))
+        [0, 1, 2]
+    """
 
     data_source: Sized
 
@@ -49,10 +57,16 @@ class RandomSampler(Sampler[int]):
     """Indices in random order.
 
     Args:
-        data_source: What has the length.
-        replacement: Whether each index is drawn anew, so that some come twice and some never.
-        num_samples: How many; the length by default. Without replacement more than that go on with another permutation.
-        generator: The source of randomness.
+        data_source (Sized): What has the length.
+        replacement (bool, default: False): Whether each index is drawn anew, so that some come twice and some
+            never.
+        num_samples (int, optional): How many; the length by default. Without replacement more than that go on with
+            another permutation.
+        generator (lucid.Generator, optional): The source of randomness.
+
+    Example:
+        >>> sorted(lucid.utils.data.RandomSampler(range(3)))
+        [0, 1, 2]
     """
 
     data_source: Sized
@@ -101,7 +115,17 @@ class RandomSampler(Sampler[int]):
 
 
 class SubsetRandomSampler(Sampler[int]):
-    """The given indices in random order, each once."""
+    """The given indices in random order, each once.
+
+    Args:
+        indices (Sequence[int]): the indices.
+        generator (lucid.Generator, optional): the source of random bits; the one that `lucid.manual_seed` seeds by
+            default.
+
+    Example:
+        >>> sorted(lucid.utils.data.SubsetRandomSampler([4, 2]))
+        [2, 4]
+    """
 
     indices: Sequence[int]
 
@@ -122,6 +146,17 @@ class WeightedRandomSampler(Sampler[int]):
 
     Raises ValueError for weights that are not one-dimensional; RuntimeError when iterated where a weight is negative or
     not finite, all are zero, or more are to be drawn without replacement than there are. See `lucid.multinomial`.
+
+    Args:
+        weights (Sequence[float] | lucid.Tensor): a weight for each index, (n,).
+        num_samples (int): the number of draws.
+        replacement (bool, default: True): an index may be drawn several times.
+        generator (lucid.Generator, optional): the source of random bits; the one that `lucid.manual_seed` seeds by
+            default.
+
+    Example:
+        >>> list(lucid.utils.data.WeightedRandomSampler([0.0, 1.0], 3))
+        [1, 1, 1]
     """
 
     weights: lucid.Tensor
@@ -157,7 +192,17 @@ class WeightedRandomSampler(Sampler[int]):
 
 
 class BatchSampler(Sampler[list[int]]):
-    """Another sampler's indices in lists of `batch_size`; `drop_last` leaves a shorter last one out."""
+    """Another sampler's indices in lists of `batch_size`; `drop_last` leaves a shorter last one out.
+
+    Args:
+        sampler (Sampler[Any] | Iterable[Any]): the indices.
+        batch_size (int): the number of indices in each list.
+        drop_last (bool): leaves out a shorter last list.
+
+    Example:
+        >>> list(lucid.utils.data.BatchSampler(range(5), 2, drop_last=False))
+        [[0, 1], [2, 3], [4]]
+    """
 
     sampler: Sampler[Any] | Iterable[Any]
     batch_size: int

@@ -52,7 +52,7 @@ class RecordWriter:
     """Writes the records of a TFRecord file to an open binary file.
 
     Args:
-        writer: a file, open for writing bytes.
+        writer (object): a file, open for writing bytes.
 
     Example:
         >>> import io
@@ -152,10 +152,10 @@ class FileWriter:
     """Writes events to a new file of a folder, as `torch.utils.tensorboard.FileWriter`.
 
     Args:
-        log_dir: the folder, made if it is not there.
-        max_queue: how many events wait for the writing thread before a call waits for it.
-        flush_secs: how often, in seconds, what was written reaches the file.
-        filename_suffix: the end of the file's name.
+        log_dir (str | os.PathLike[str]): the folder, made if it is not there.
+        max_queue (int, default: 10): how many events wait for the writing thread before a call waits for it.
+        flush_secs (float, default: 120): how often, in seconds, what was written reaches the file.
+        filename_suffix (str, default: ""): the end of the file's name.
 
     Raises:
         OSError: the folder or the file cannot be made.

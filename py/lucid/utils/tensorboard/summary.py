@@ -109,10 +109,11 @@ def histogram(tag: str, values: Any, bins: Any = "tensorflow", max_bins: int | N
     """A histogram of all elements.
 
     Args:
-        tag: the name of the data.
-        values: at least one number.
-        bins: `"tensorflow"` for the limits of `_default_bins`, or what `numpy.histogram` takes.
-        max_bins: bins are joined until there are about this many.
+        tag (str): the name of the data.
+        values (object): at least one number.
+        bins (object, default: "tensorflow"): `"tensorflow"` for the limits of `_default_bins`, or what
+            `numpy.histogram` takes.
+        max_bins (int, optional): bins are joined until there are about this many.
 
     Raises:
         ValueError: there is no element, or one is not finite.

@@ -22,22 +22,22 @@ __all__ = ["FileWriter", "SummaryWriter"]
 class SummaryWriter:
     """Writes data of a run to event files, as `torch.utils.tensorboard.SummaryWriter`.
 
-    Args:
-        log_dir: the folder; by default `runs/DATE_HOST` and the comment.
-        comment: the end of the default folder's name.
-        purge_step: TensorBoard hides what an earlier, crashed run wrote at this step and after it.
-        max_queue: how many events wait for the writing thread before a call waits for it.
-        flush_secs: how often, in seconds, what was written reaches the file.
-        filename_suffix: the end of the files' names.
-
     Methods take tensors of any device and dtype, arrays and numbers. Every one takes `global_step` and `walltime`
     (seconds since the epoch, by default now).
 
-    Raises:
-        OSError: the folder or the file cannot be made.
-
     Differences from PyTorch: neither `tensorboard` nor `protobuf` need be installed; videos are made by Pillow; graphs
     have Lucid's ops; `add_onnx_graph` takes a GraphDef.
+
+    Args:
+        log_dir (str | os.PathLike[str], optional): the folder; by default `runs/DATE_HOST` and the comment.
+        comment (str, default: ""): the end of the default folder's name.
+        purge_step (int, optional): TensorBoard hides what an earlier, crashed run wrote at this step and after it.
+        max_queue (int, default: 10): how many events wait for the writing thread before a call waits for it.
+        flush_secs (float, default: 120): how often, in seconds, what was written reaches the file.
+        filename_suffix (str, default: ""): the end of the files' names.
+
+    Raises:
+        OSError: the folder or the file cannot be made.
 
     Example:
         >>> import tempfile

@@ -100,9 +100,10 @@ class ColwiseParallel(ParallelStyle):
     """Splits a Linear's outputs, or an Embedding's features, over the mesh.
 
     Args:
-        input_layouts: Must be `Replicate()`, or None for it.
-        output_layouts: `Shard(-1)` (the default): each process keeps its own outputs; `Replicate()`: they are joined.
-        use_local_output: Must be True: modules give tensors.
+        input_layouts (object, optional): Must be `Replicate()`, or None for it.
+        output_layouts (object, optional): `Shard(-1)` (the default): each process keeps its own outputs;
+            `Replicate()`: they are joined.
+        use_local_output (bool, default: True): Must be True: modules give tensors.
     """
 
     def __init__(self, *, input_layouts: Any = None, output_layouts: Any = None, use_local_output: bool = True) -> None:
@@ -134,10 +135,10 @@ class RowwiseParallel(ParallelStyle):
     """Splits a Linear's inputs, or an Embedding's rows, over the mesh.
 
     Args:
-        input_layouts: `Shard(-1)` (a Linear's default): the input is this process's part; `Replicate()`: it is all of
-            it.
-        output_layouts: Must be `Replicate()`, or None for it.
-        use_local_output: Must be True.
+        input_layouts (object, optional): `Shard(-1)` (a Linear's default): the input is this process's part;
+            `Replicate()`: it is all of it.
+        output_layouts (object, optional): Must be `Replicate()`, or None for it.
+        use_local_output (bool, default: True): Must be True.
     """
 
     def __init__(self, *, input_layouts: Any = None, output_layouts: Any = None, use_local_output: bool = True) -> None:
@@ -190,10 +191,11 @@ def parallelize_module(
     """Splits a module's layers over a mesh of one dimension, in place.
 
     Args:
-        module: The module, built alike on every process.
-        device_mesh: The mesh.
-        parallelize_plan: A style for the module itself, or styles by the names of its submodules, which may have `*`.
-        src_data_rank: Whose parameters count; None: each one's own.
+        module (Module): The module, built alike on every process.
+        device_mesh (DeviceMesh): The mesh.
+        parallelize_plan (ParallelStyle | dict[str, ParallelStyle], optional): A style for the module itself, or
+            styles by the names of its submodules, which may have `*`.
+        src_data_rank (int, default: 0): Whose parameters count; None: each one's own.
 
     Returns:
         The module.
