@@ -1,150 +1,255 @@
-"""Forward passes and training steps of three models on the GPU device, beside PyTorch on the same machine's GPU.
+"""Whole training steps of real models: Lucid, PyTorch and `mlx.nn`, each eager and compiled.
 
-    python bench/models.py [--device gpu] [--seconds 40] [--json]
+    python bench/models.py [--device cpu|gpu] [--compiled] [--only PATTERN] [--quick] [--seconds 10] [--json]
+        [--sides LIST] [--threads 1]
 
-PyTorch's side is on `mps` or `cuda`, and on its CPU device where it has neither; it is left out where PyTorch is not
-installed. A second, identical PyTorch side is the control. Both start from the same parameters and must agree before
-anything is timed.
+A step is forward, loss, backward and optimizer. All sides begin with the same weights, take turns in one process, and
+are timed until everything is evaluated; their losses are compared first. `control` is a second PyTorch eager side
+(of Lucid's where PyTorch has no such device) over the first. Peak memory is of one more step of each side, by the
+library's own count (of the GPU; of Lucid on the CPU too). How to read the table: `bench/README.md`.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
+import re
+import sys
+import time
+import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import lucid
-import nets
 import numpy as np
+from model_zoo import ROWS, Row, Sizes, initial
 from timing import Case, Variant, measure, table
 
-try:
-    import torch
-except ImportError:
-    torch = None
 
-# The model, its input's shape, and whether it is trained as a classifier or to give its input back.
-MODELS: dict[str, tuple[Callable[[Any], Any], tuple[int, ...], bool]] = {
-    "lenet, batch 64": (nets.lenet, (64, 1, 28, 28), True),
-    "mlp, batch 256": (nets.mlp, (256, 784), True),
-    "transformer block, 16 x 64 x 128": (nets.block, (16, 64, 128), False),
-}
-
-
-def peer_device() -> str | None:
-    """Where PyTorch computes."""
-    if torch is None:
-        return None
-    if torch.backends.mps.is_available():
-        return "mps"
-    return "cuda" if torch.cuda.is_available() else "cpu"
-
-
-def numbers(model: Any) -> dict[str, np.ndarray]:
-    """A model's parameters."""
-    return {name: p.detach().cpu().numpy() for name, p in model.named_parameters()}
-
-
+@dataclass
 class Side:
-    """A model in one library, on one device."""
+    """One library's way to do a row's step."""
 
-    def __init__(self, lib: Any, device: str, made: Any, x: np.ndarray, y: np.ndarray | None) -> None:
-        self.lib = lib
-        self.model = made.to(device)
-        self.optimizer = lib.optim.SGD(self.model.parameters(), lr=1e-3)
-        self.x = lib.from_numpy(x).to(device)
-        self.y = self.x if y is None else lib.from_numpy(y).to(device)
-        self.loss = lib.nn.functional.mse_loss if y is None else lib.nn.functional.cross_entropy
-        self.device = device
+    step: Callable[[], Any]
+    loss: Callable[[Any], float]
+    wait: Callable[[Any], None]
+    peak: Callable[[Callable[[], Any]], float | None]
 
-    def forward(self) -> Any:
-        """The model's output, nothing recorded."""
-        with self.lib.no_grad():
-            return self.model(self.x)
 
-    def step(self) -> Any:
-        """A training step's loss."""
-        self.optimizer.zero_grad()
-        loss = self.loss(self.model(self.x), self.y)
+def make_step(lib: Any, row: Row, sizes: Sizes, state: dict[str, np.ndarray] | None, device: Any) -> tuple[Any, Any]:
+    """The step of a library in PyTorch's idiom, and the network."""
+    lib.manual_seed(0)
+    model = row.model(lib, sizes)
+    if state is not None:
+        model.load_state_dict({k: lib.tensor(v) for k, v in state.items()})
+    model.to(device)
+    rate = 1e-4
+    optimizer = getattr(lib.optim, row.optimizer)(model.parameters(), lr=rate)
+    x, y = (lib.tensor(a).to(device) for a in row.batch(sizes))
+    # What the step reads must not lead to what draws the batch: that would be no function of the graph's inputs.
+    kind, autocast = str(lib.device(device).type), row.autocast
+
+    def step() -> Any:
+        optimizer.zero_grad()
+        if autocast:
+            with lib.autocast(kind, dtype=lib.bfloat16):
+                loss = lib.nn.functional.cross_entropy(model(x), y)
+        else:
+            loss = lib.nn.functional.cross_entropy(model(x), y)
         loss.backward()
-        self.optimizer.step()
+        optimizer.step()
         return loss
 
-    def finish(self, made: Any) -> None:
-        """Wait for it."""
-        if self.lib is lucid:
-            lucid.eval(made, *self.model.parameters())
-        elif self.device == "mps":
-            torch.mps.synchronize()
-        elif self.device == "cuda":
+    return step, model
+
+
+def lucid_side(row: Row, sizes: Sizes, state: dict[str, np.ndarray], device: str, compiled: bool) -> Side:
+    """Lucid's."""
+    step, model = make_step(lucid, row, sizes, state, device)
+    run = lucid.compile(step) if compiled else step
+    kind = lucid.device(device).type
+
+    def wait(loss: Any) -> None:
+        lucid.eval(loss, *model.parameters())
+
+    def peak(work: Callable[[], Any]) -> float | None:
+        place = "cpu" if kind == "cpu" else "gpu"
+        lucid._C.reset_peak_memory_stats(place)
+        wait(work())
+        return float(lucid._C.memory_stats(place)["peak"])
+
+    return Side(run, lambda loss: float(loss.item()), wait, peak)
+
+
+def torch_side(row: Row, sizes: Sizes, state: dict[str, np.ndarray], device: str, compiled: bool) -> Side | None:
+    """PyTorch's; `None` where it has no such device, or no compiler."""
+    import torch
+
+    if device != "cpu" and not torch.cuda.is_available():
+        return None
+    place = "cpu" if device == "cpu" else "cuda"
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+    step, _ = make_step(torch, row, sizes, state, place)
+    run = step
+    if compiled:
+        try:
+            run = torch.compile(step)
+            run()
+        except Exception as error:
+            print(f"torch.compile: {type(error).__name__}: {str(error).splitlines()[0][:80]}", file=sys.stderr)
+            return None
+
+    def wait(_: Any) -> None:
+        if place == "cuda":
             torch.cuda.synchronize()
 
-    def variants(self) -> dict[str, Variant]:
-        """What is timed."""
-        return {"forward": Variant(self.forward, self.finish), "step": Variant(self.step, self.finish)}
+    def peak(work: Callable[[], Any]) -> float | None:
+        if place == "cpu":
+            return None
+        torch.cuda.reset_peak_memory_stats()
+        wait(work())
+        return float(torch.cuda.max_memory_allocated())
+
+    return Side(run, lambda loss: float(loss.item()), wait, peak)
 
 
-def sides(name: str, device: str) -> dict[str, Side]:
-    """A model on each side, from one set of parameters."""
-    build, shape, classes = MODELS[name]
-    rng = np.random.default_rng(0)
-    x = rng.standard_normal(shape).astype(np.float32)
-    y = rng.integers(0, 10, shape[0]) if classes else None
-    ours = build(lucid)
-    made = {"ours": Side(lucid, device, ours, x, y)}
-    where = peer_device()
-    given = numbers(ours)
-    for peer in ("peer", "control") if where else ():
-        model = build(torch)
-        model.load_state_dict({k: torch.tensor(v) for k, v in given.items()})
-        made[peer] = Side(torch, str(where), model, x, y)
-    if where:
-        first, second = (made[s].forward().detach().cpu().numpy() for s in ("ours", "peer"))
-        np.testing.assert_allclose(first, second, rtol=2e-3, atol=2e-3)
-    return made
+def mlx_side(name: str, sizes: Sizes, state: dict[str, np.ndarray], device: str, compiled: bool) -> Side | None:
+    """`mlx.nn`'s; `None` where there is no MLX, or no such network for it here."""
+    if device == "cpu":
+        return None
+    try:
+        import mlx.core as mx
+        from mlx_zoo import make
+    except ImportError:
+        return None
+    made = make(name, ROWS[name], sizes, state, compiled)
+    if made is None:
+        return None
+    step, kept = made
+
+    def wait(loss: Any) -> None:
+        mx.eval(loss, kept())
+
+    def peak(work: Callable[[], Any]) -> float | None:
+        mx.reset_peak_memory()
+        wait(work())
+        return float(mx.get_peak_memory())
+
+    return Side(step, lambda loss: float(loss.item()), wait, peak)
 
 
-def profile(device: str, seconds: float) -> dict[str, Any]:
-    """All rows."""
-    cases = []
-    for name in MODELS:
-        found = {side: made.variants() for side, made in sides(name, device).items()}
-        cases += [Case(f"{name}: {what}", {s: v[what] for s, v in found.items()}) for what in ("forward", "step")]
-    measure(cases, seconds)
-    rows = []
-    for case in cases:
-        row: dict[str, Any] = {"name": case.name, "ours_us": case.variants["ours"].median}
-        if "peer" in case.variants:
-            peer = case.variants["peer"].median
-            row |= {"peer_us": peer, "ratio": row["ours_us"] / peer, "control": case.variants["control"].median / peer}
-        rows.append(row)
-    peer_name = f"PyTorch {torch.__version__} on {peer_device()}" if torch is not None else None
-    return {"benchmark": "models", "device": str(lucid.device(device)), "peer": peer_name, "rows": rows}
+def sides_of(name: str, quick: bool, device: str, wanted: list[str]) -> dict[str, Side]:
+    """The sides of a row, by name."""
+    row = ROWS[name]
+    sizes = row.quick if quick else row.full
+    lucid.manual_seed(0)
+    state = initial(row.model(lucid, sizes))
+    makers: dict[str, Callable[[], Side | None]] = {
+        "lucid": lambda: lucid_side(row, sizes, state, device, False),
+        "lucid.compile": lambda: lucid_side(row, sizes, state, device, True),
+        "torch": lambda: torch_side(row, sizes, state, device, False),
+        "torch.compile": lambda: torch_side(row, sizes, state, device, True),
+        "mlx.nn": lambda: mlx_side(name, sizes, state, device, False),
+        "mx.compile": lambda: mlx_side(name, sizes, state, device, True),
+    }
+    found: dict[str, Side] = {}
+    for side in wanted:
+        try:
+            made = makers[side]()
+        except ImportError:
+            made = None
+        if made is not None:
+            found[side] = made
+    control = "torch" if "torch" in found else "lucid"
+    if control in found:
+        again = makers[control]()
+        if again is not None:
+            found["control"] = again
+    return found
 
 
-def show(found: dict[str, Any]) -> str:
-    """The rows as a table."""
-    lines = []
-    for row in found["rows"]:
-        rest = (
-            [f"{row['peer_us']:.0f}", f"{row['ratio']:.2f}", f"{row['control']:.2f}"] if "ratio" in row else ["-"] * 3
-        )
-        lines.append([row["name"], f"{row['ours_us']:.0f}", *rest])
-    return table(["model", "ours us", "PyTorch us", "ours/PyTorch", "control"], lines)
+def check(name: str, sides: dict[str, Side], loose: bool) -> None:
+    """Three steps of each side, whose losses must be the same."""
+    losses: dict[str, list[float]] = {}
+    for side, each in sides.items():
+        losses[side] = []
+        for _ in range(3):
+            loss = each.step()
+            each.wait(loss)
+            losses[side].append(each.loss(loss))
+    first = next(iter(losses))
+    for side, got in losses.items():
+        if not np.allclose(got, losses[first], rtol=0.05 if loose else 2e-3, atol=1e-3):
+            raise RuntimeError(f"{name}: the losses of {side} are {got}, those of {first} {losses[first]}")
 
 
 def main() -> None:
-    """Reads the command line, measures, prints."""
-    parser = argparse.ArgumentParser(description="Models on the GPU device beside PyTorch.")
-    parser.add_argument("--device", default="gpu", help="gpu, or its real name")
-    parser.add_argument("--seconds", type=float, default=40, help="how long to measure, about")
-    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
-    args = parser.parse_args()
-    found = profile(args.device, args.seconds)
-    print(f"device {found['device']}; peer {found['peer']}\n{show(found)}")
-    if args.json:
-        print(json.dumps(found))
+    """Times, and prints."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", default="cpu", help="cpu, or the GPU device's name")
+    parser.add_argument("--compiled", action="store_true", help="the compilers' sides, too")
+    parser.add_argument("--only", default="", help="a regular expression of rows")
+    parser.add_argument("--sides", default="", help="a list of sides, instead of all")
+    parser.add_argument("--quick", action="store_true", help="small shapes, for a CPU")
+    parser.add_argument("--seconds", type=float, default=10.0, help="per row")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    lucid.set_num_threads(options.threads)
+    try:
+        import torch
+
+        torch.set_num_threads(options.threads)
+    except ImportError:
+        pass
+    wanted = ["lucid", "torch", "mlx.nn"]
+    if options.compiled:
+        wanted = ["lucid", "lucid.compile", "torch", "torch.compile", "mlx.nn", "mx.compile"]
+    if options.sides:
+        wanted = options.sides.split(",")
+    rows = []
+    for name in ROWS:
+        if not re.search(options.only, name):
+            continue
+        try:
+            rows.append(one(name, options, wanted))
+        except Exception as error:  # One row that fails leaves the others.
+            print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr)
+        gc.collect()
+    columns = [*wanted, "control"]
+    shown = []
+    for row in rows:
+        cells = [row["name"]]
+        for side in columns:
+            cells.append(f"{row['ms'][side]:.2f}" if side in row["ms"] else "")
+        for side in wanted:
+            peak = row["peak_bytes"].get(side)
+            cells.append(f"{peak / 2**20:.0f}" if peak else "")
+        shown.append(cells)
+    print(table(["step", *[f"{c} ms" for c in columns], *[f"{c} MiB" for c in wanted]], shown))
+    if options.json:
+        print(json.dumps({"device": options.device, "threads": options.threads, "rows": rows}))
+
+
+def one(name: str, options: argparse.Namespace, wanted: list[str]) -> dict[str, Any]:
+    """A row's figures."""
+    begun = time.perf_counter()
+    sides = sides_of(name, options.quick, options.device, wanted)
+    check(name, sides, ROWS[name].autocast)
+    ready = time.perf_counter() - begun
+    variants = {side: Variant(each.step, each.wait) for side, each in sides.items()}
+    measure([Case(name, variants)], options.seconds, least=3, warmup=1)
+    return {
+        "name": name,
+        "ms": {side: v.median / 1e3 for side, v in variants.items()},
+        "least_ms": {side: min(v.total) / 1e3 for side, v in variants.items()},
+        "peak_bytes": {side: sides[side].peak(each.step) for side, each in sides.items()},
+        "ready_s": ready,
+    }
 
 
 if __name__ == "__main__":

@@ -183,7 +183,7 @@ class Walk:
             if value.__name__ == "numpy.random":
                 raise Unguarded("numpy.random is reached")
             self._numpy = self._numpy or value.__name__ == "numpy"
-        elif isinstance(value, dict):
+        elif isinstance(value, (dict, types.MappingProxyType)):
             self._fact(path, kind, len(value))
             self._watch(value.values)
             for key, item in value.items():

@@ -3,6 +3,7 @@ next."""
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -644,3 +645,13 @@ def test_graphs_are_folded_printed_and_checked() -> None:
     assert len(found.graphs[0]["groups"]) == 1
     assert found.graphs[0]["dot"].startswith("digraph")
     assert "sin" in str(found)
+
+
+def test_dataclasses_may_be_reached() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Config:
+        scale: float = 2.0
+
+    config = Config()
+    f = lucid.compile(lambda x: x * config.scale + 1, fullgraph=True)
+    assert f(lucid.ones(2)).tolist() == f(lucid.ones(2)).tolist() == [3.0, 3.0]
