@@ -11,7 +11,7 @@ Writes `mac-report.json` and the same as a page, `mac-report.html`. Each part ru
 - accelerate: questions that Apple's documentation leaves open, asked of Accelerate (tools/accelerate/probe.py);
 - rust, python: all tests, with the names of those that fail;
 - memory: what is copied between the CPU and the GPU, shared memory between processes, limits;
-- lenet, models, lightning: benchmarks against raw MLX, and against PyTorch where it is installed (on `mps`).
+- lenet, models, zoo, lightning: benchmarks against raw MLX, and against PyTorch where it is installed (on `mps`).
 
 It runs on Linux too, where it is rehearsed: there the GPU is whatever MLX has. Nothing is sent anywhere.
 """
@@ -254,8 +254,14 @@ def lenet(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def models(args: argparse.Namespace) -> dict[str, Any]:
-    """Models beside PyTorch on the same GPU."""
-    words = ("bench/models.py", "--device", "gpu", "--seconds", str(args.seconds), "--json")
+    """Three models beside PyTorch on the same GPU."""
+    words = ("bench/mps.py", "--device", "gpu", "--seconds", str(args.seconds), "--json")
+    return dict(last_json(command(sys.executable, *words)["text"]))
+
+
+def zoo(args: argparse.Namespace) -> dict[str, Any]:
+    """Training steps of many models, as elsewhere measured."""
+    words = ("bench/models.py", "--device", "gpu", "--seconds", str(min(args.seconds, 10.0)), "--json")
     return dict(last_json(command(sys.executable, *words)["text"]))
 
 
@@ -277,6 +283,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
     "memory": memory,
     "lenet": lenet,
     "models": models,
+    "zoo": zoo,
     "lightning": lightning,
 }
 
