@@ -229,6 +229,7 @@ _PACKAGES = {
     "distributed",
     "distributions",
     "einops",
+    "export",
     "errors",
     "fft",
     "func",
