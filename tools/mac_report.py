@@ -24,6 +24,7 @@ import json
 import os
 import platform
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -268,7 +269,7 @@ def zoo(args: argparse.Namespace) -> dict[str, Any]:
 def lightning(args: argparse.Namespace) -> dict[str, Any]:
     """Lightning Core's tables."""
     with tempfile.TemporaryDirectory(prefix="mac-report-") as folder:
-        options = args.lightning or ["--device", "auto", "--seconds", str(args.seconds)]
+        options = args.lightning or ["--suite", "all", "--device", "auto", "--seconds", str(args.seconds)]
         command(sys.executable, "bench/lightning/bench.py", *options, "--out", folder)
         return {f.name: json.loads(f.read_text()) for f in sorted(Path(folder).glob("*.json"))}
 
@@ -341,7 +342,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--parts", default=",".join(PARTS), help="which parts, by comma")
     parser.add_argument("--seconds", type=float, default=40, help="how long each benchmark measures, about")
     parser.add_argument("--tests", nargs="*", default=["tests/python"], help="what pytest runs")
-    parser.add_argument("--lightning", nargs="*", default=[], help="options of bench/lightning/bench.py")
+    parser.add_argument("--lightning", type=shlex.split, metavar="OPTIONS", help="of bench/lightning/bench.py")
     args = parser.parse_args(words)
     names = args.parts.split(",")
     if unknown := [name for name in names if name not in PARTS]:
