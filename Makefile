@@ -64,7 +64,7 @@ $(VENV)/.examples: $(VENV)/.tools
 # PyTorch is what the tests compare with; scipy, einops, tensorboard and onnx what they run beside it. Nothing else needs them.
 $(VENV)/.test: $(VENV)/.examples
 	$(PIP) torch==2.15.0 scipy==1.17.1 einops==0.8.2 tensorboard==2.21.0 transformers==5.23.0 gguf==0.19.0 \
-		peft==0.21.2 openai==3.54.0 onnx==1.23.2 ml_dtypes==0.6.0
+		peft==0.21.2 openai==3.54.0 onnx==1.23.2 ml_dtypes==0.6.0 coremltools==9.0
 	touch $@
 
 venv: $(VENV)/.tools

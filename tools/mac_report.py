@@ -11,7 +11,7 @@ Writes `mac-report.json` and the same as a page, `mac-report.html`. Each part ru
 - accelerate: questions that Apple's documentation leaves open, asked of Accelerate (tools/accelerate/probe.py);
 - rust, python: all tests, with the names of those that fail;
 - memory: what is copied between the CPU and the GPU, shared memory between processes, limits;
-- lenet, models, lightning: benchmarks against raw MLX, and against PyTorch where it is installed (on `mps`).
+- lenet, models, zoo, lightning: benchmarks against raw MLX, and against PyTorch where it is installed (on `mps`).
 
 It runs on Linux too, where it is rehearsed: there the GPU is whatever MLX has. Nothing is sent anywhere.
 """
@@ -24,6 +24,7 @@ import json
 import os
 import platform
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -254,15 +255,21 @@ def lenet(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def models(args: argparse.Namespace) -> dict[str, Any]:
-    """Models beside PyTorch on the same GPU."""
-    words = ("bench/models.py", "--device", "gpu", "--seconds", str(args.seconds), "--json")
+    """Three models beside PyTorch on the same GPU."""
+    words = ("bench/mps.py", "--device", "gpu", "--seconds", str(args.seconds), "--json")
+    return dict(last_json(command(sys.executable, *words)["text"]))
+
+
+def zoo(args: argparse.Namespace) -> dict[str, Any]:
+    """Training steps of many models, as elsewhere measured."""
+    words = ("bench/models.py", "--device", "gpu", "--seconds", str(min(args.seconds, 10.0)), "--json")
     return dict(last_json(command(sys.executable, *words)["text"]))
 
 
 def lightning(args: argparse.Namespace) -> dict[str, Any]:
     """Lightning Core's tables."""
     with tempfile.TemporaryDirectory(prefix="mac-report-") as folder:
-        options = args.lightning or ["--device", "auto", "--seconds", str(args.seconds)]
+        options = args.lightning or ["--suite", "all", "--device", "auto", "--seconds", str(args.seconds)]
         command(sys.executable, "bench/lightning/bench.py", *options, "--out", folder)
         return {f.name: json.loads(f.read_text()) for f in sorted(Path(folder).glob("*.json"))}
 
@@ -277,6 +284,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
     "memory": memory,
     "lenet": lenet,
     "models": models,
+    "zoo": zoo,
     "lightning": lightning,
 }
 
@@ -334,7 +342,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--parts", default=",".join(PARTS), help="which parts, by comma")
     parser.add_argument("--seconds", type=float, default=40, help="how long each benchmark measures, about")
     parser.add_argument("--tests", nargs="*", default=["tests/python"], help="what pytest runs")
-    parser.add_argument("--lightning", nargs="*", default=[], help="options of bench/lightning/bench.py")
+    parser.add_argument("--lightning", type=shlex.split, metavar="OPTIONS", help="of bench/lightning/bench.py")
     args = parser.parse_args(words)
     names = args.parts.split(",")
     if unknown := [name for name in names if name not in PARTS]:

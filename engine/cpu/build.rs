@@ -23,7 +23,8 @@ fn main() {
     let mut args: Vec<String> = env::var("DEP_MLX_LINK_ARGS").unwrap_or_default().split(';').map(Into::into).collect();
     args.retain(|a| !a.is_empty());
     if !mac {
-        match find_openblas().and_then(|lib| if stands_in { stand_in(&lib, &mut args).map(|()| lib) } else { Ok(lib) }) {
+        match find_openblas().and_then(|lib| if stands_in { stand_in(&lib, &mut args).map(|()| lib) } else { Ok(lib) })
+        {
             Ok(lib) => {
                 println!("cargo:rustc-link-search=native={}", lib.display());
                 println!("cargo:rustc-link-lib=dylib=scipy_openblas");

@@ -28,9 +28,16 @@
 //! # lucid::Result::<()>::Ok(())
 //! ```
 
+mod code;
+mod contract;
+pub mod decompose;
 mod execute;
+mod file;
+mod json;
+pub mod luminal;
 pub mod passes;
 mod recorder;
+mod svg;
 mod text;
 
 use crate::dispatch::Prim;
@@ -42,8 +49,10 @@ use lucid_ir::Meta;
 use smallvec::SmallVec;
 use std::collections::HashSet;
 
+pub use code::Template;
 pub use execute::{Execution, Program};
-pub use recorder::{is_recording, Capture, Paused, Recorder, Recording};
+pub use file::{load, load_to, Exported, Extent, Spec, Symbol};
+pub use recorder::{is_recording, set_break_hook, Capture, Paused, Recorder, Recording};
 pub(crate) use recorder::{
     note_assign, note_backward, note_break, note_constant, note_eval, note_index_into, note_op, note_view, recording,
 };

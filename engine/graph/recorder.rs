@@ -14,6 +14,7 @@ use crate::{autograd, DType, Device, Error, Result, Tensor};
 use lucid_ir::Meta;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::sync::OnceLock;
 
 /// How many children of a drawn key are looked through for the one that a random op draws from.
 const CHILDREN: u32 = 64;
@@ -48,6 +49,14 @@ struct State {
     broken: Vec<String>,
     strict: bool,
     backward: bool,
+}
+
+/// What hears of each break while a thread records.
+static BREAK_HOOK: OnceLock<fn(&str)> = OnceLock::new();
+
+/// Has `hook` called, on the thread that records, whenever something happens that no graph can hold. The first one stays.
+pub fn set_break_hook(hook: fn(&str)) {
+    let _ = BREAK_HOOK.set(hook);
 }
 
 /// Does the calling thread record?
@@ -378,10 +387,14 @@ pub(crate) fn note_break(op: &'static str, why: &str) -> Result<()> {
         return Ok(());
     }
     let op = autograd::op_name().unwrap_or(op);
+    let reason = format!("{op}: {why}");
+    if let Some(hook) = BREAK_HOOK.get() {
+        hook(&reason);
+    }
     let mut strict = false;
     with(|s| {
         strict = s.strict;
-        s.broken.push(format!("{op}: {why}"));
+        s.broken.push(reason);
     });
     match strict {
         true => Err(Error::runtime(op, format!("{why}, which cannot be part of a graph (fullgraph=True)"))),

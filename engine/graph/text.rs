@@ -3,6 +3,21 @@
 use super::{Graph, Step, Value};
 use std::fmt::{self, Write};
 
+impl Step {
+    /// What it is called.
+    pub(super) fn label(&self) -> String {
+        match self {
+            Step::Op { prim, .. } => prim.name().to_string(),
+            Step::View { op, .. } => format!("view.{}", op.name()),
+            Step::Assign { dst, .. } => format!("write %{dst}"),
+            Step::IndexInto { op, dst, .. } => format!("{}_ %{dst}", op.name()),
+            Step::Draw { draw } => format!("draw #{draw}"),
+            Step::Eval { .. } => "eval".to_string(),
+            Step::Host { call } => format!("host #{call}"),
+        }
+    }
+}
+
 impl Graph {
     fn typed(&self, f: &mut impl Write, value: Value) -> fmt::Result {
         match self.infos.get(value as usize) {

@@ -3,6 +3,7 @@
 //! What the tape records, the batching rules take apart and the backends run. Invariant: every family is named once, in
 //! [`for_each_family`].
 
+use crate::codec::{Arg, Codec};
 use crate::ops::reduce::{ReduceOp, Reduction};
 use crate::{shape::Shape, DType};
 
@@ -72,6 +73,23 @@ macro_rules! define_prim {
                 match self {
                     $(Prim::$Family(op) => op.name(),)*
                     Prim::Reduce(op, _) => op.name(),
+                }
+            }
+        }
+
+        impl Codec for Prim {
+            fn encode(&self) -> Arg {
+                match self {
+                    $(Prim::$Family(op) => Arg::tag(stringify!($module), [op.encode()]),)*
+                    Prim::Reduce(op, how) => Arg::tag("reduce", [op.encode(), how.encode()]),
+                }
+            }
+
+            fn decode(arg: &Arg) -> Option<Prim> {
+                match arg.tagged()? {
+                    $((family, [op]) if family == stringify!($module) => Codec::decode(op).map(Prim::$Family),)*
+                    ("reduce", [op, how]) => Some(Prim::Reduce(Codec::decode(op)?, Codec::decode(how)?)),
+                    _ => None,
                 }
             }
         }

@@ -126,13 +126,30 @@ pub fn info() -> Result<Info> {
 /// What this process may have of the machine's memory and swap space in bytes, where the system tells: all of it, or what its
 /// control groups and its resource limits leave.
 pub(crate) fn host_memory() -> Option<usize> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let Ok(text) = std::fs::read_to_string("/proc/meminfo") else {
+        return physical_memory();
+    };
     let field = |name: &str| {
         let line = text.lines().find(|l| l.starts_with(name))?;
         line.split_whitespace().nth(1)?.parse::<usize>().ok()?.checked_mul(1024)
     };
     let machine = field("MemTotal:")? + field("SwapTotal:").unwrap_or_default();
     Some(group_limit().into_iter().chain(resource_limit()).fold(machine, usize::min))
+}
+
+/// The machine's memory, or what the process's limits leave of it: where there is no /proc, as on macOS.
+fn physical_memory() -> Option<usize> {
+    // SAFETY: takes a number and gives one.
+    let told = |name| usize::try_from(unsafe { libc::sysconf(name) }).ok().filter(|&n| n > 0);
+    let machine = told(libc::_SC_PHYS_PAGES)?.checked_mul(told(libc::_SC_PAGESIZE)?)?;
+    let limits = [libc::RLIMIT_AS, libc::RLIMIT_DATA].into_iter().filter_map(|which| {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: the out-parameter is valid.
+        let status = unsafe { libc::getrlimit(which, &mut limit) };
+        let set = status == 0 && limit.rlim_cur != libc::RLIM_INFINITY;
+        usize::try_from(limit.rlim_cur).ok().filter(|_| set)
+    });
+    Some(limits.fold(machine, usize::min))
 }
 
 /// The smallest limit of memory that the process's control group, or one above it, has.
@@ -210,5 +227,21 @@ impl Drop for InfoHandle {
             // SAFETY: owned, freed once.
             unsafe { sys::mlx_device_info_free(self.0) };
         }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    /// What macOS is asked says the same here as /proc does, but for swap space and control groups.
+    #[test]
+    fn memory_without_proc() {
+        let text = std::fs::read_to_string("/proc/meminfo").unwrap();
+        let line = text.lines().find_map(|l| l.strip_prefix("MemTotal:")).unwrap();
+        let total: usize = line.split_whitespace().next().unwrap().parse().unwrap();
+        let limits = resource_limit().unwrap_or(usize::MAX);
+        let (asked, known) = (physical_memory().unwrap(), (total * 1024).min(limits));
+        assert!(asked.abs_diff(known) <= known / 16, "{asked} beside {known}");
     }
 }

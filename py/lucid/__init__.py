@@ -230,6 +230,7 @@ _PACKAGES = {
     "distributed",
     "distributions",
     "einops",
+    "export",
     "errors",
     "fft",
     "func",

@@ -31,7 +31,7 @@ FILES = "how files are laid out, checked and mapped is not to be set"
 
 #: Modules that are not there.
 MODULES: dict[str, str] = {
-    **dict.fromkeys(("export", "package"), COMPILER),
+    **dict.fromkeys(("package",), COMPILER),
     **dict.fromkeys(("nn.intrinsic", "nn.qat"), QUANTIZED),
     **dict.fromkeys(("monitor",), "one process computes"),
     **dict.fromkeys(("mtia",), OTHER_MACHINES),

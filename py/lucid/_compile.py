@@ -35,13 +35,17 @@ def compile(
 
     A call is alike where its other arguments and all Python values that the function reaches (closure, globals,
     attributes, `training`, hooks) are the same, and grad mode and autocast are. Where a call reads elements (`item`,
-    `tolist`, a shape that depends on values), prints, changes Python state or registers hooks, no graph is all of it:
-    such calls run as they are written, every time, and `lucid.compiler.explain` says why.
+    `tolist`, a shape that depends on values), prints, changes Python state or registers hooks, no graph is all of it.
+    Where the line is known, what comes before and behind it is compiled each by itself, and the line runs as it is
+    written; else the whole call does, every time. `lucid.compiler.explain` says why.
 
     Args:
         model: a function or module, or `None` for a decorator.
         fullgraph: whether what cannot be one graph is an error, raised at the line that it is in. Default: False.
-        dynamic: taken; each shape has a graph of its own, whatever it says.
+        dynamic: whether one recording holds for other sizes, too. The first call is then also recorded at smaller and
+            larger sizes of the dimensions that can vary; what differs has to be a polynomial of the sizes, and holds
+            between the sizes that were recorded. Calls with effects (writes, backward passes, optimizers) have a graph
+            per shape, and so have functions that compare sizes with `==`: `statistics` says why. Default: no.
         backend: `"lucid"` (or `"inductor"`, its name in PyTorch) or `"eager"`, which records nothing.
         mode: one of PyTorch's names; all give the same graphs.
         options: there are none: anything but an empty dict is an error.
@@ -49,7 +53,7 @@ def compile(
         disable: whether not to compile; then `model` itself is given back.
         recompile_limit: how many graphs there may be; 8 unless set (`lucid._dynamo.config.recompile_limit`). Calls
             beyond run as they are written.
-        isolate_recompiles, dynamic_shapes: taken; functions never share graphs, and shapes are never symbolic.
+        isolate_recompiles, dynamic_shapes: taken; functions never share graphs, and sizes vary as `dynamic` says.
 
     Returns:
         The compiled function; for a module a module that shares its parameters (`_orig_mod` is the one given).
@@ -58,8 +62,8 @@ def compile(
         TypeError: `model` cannot be called.
         RuntimeError: an unknown mode, option or backend; with `fullgraph` what no graph can hold.
 
-    Differences from PyTorch: a graph that is broken runs as it is written as a whole, not in two halves; shapes are not
-    symbolic; backends of one's own are not taken; gradients of gradients do not go through a compiled call.
+    Differences from PyTorch: a graph breaks at whole statements; backends of one's own are not taken; gradients of
+    gradients do not go through a compiled call.
 
     Example:
         >>> @lucid.compile
@@ -93,7 +97,7 @@ def compile(
         _function.check(given)
         if disable or backend == "eager" or getattr(given, "_lucid_disabled", False):
             return given
-        return _wrapped(given, {"fullgraph": fullgraph, "limit": recompile_limit, "name": name})
+        return _wrapped(given, {"fullgraph": fullgraph, "limit": recompile_limit, "name": name, "dynamic": dynamic})
 
     return wrap if model is None else wrap(model)
 

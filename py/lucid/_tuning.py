@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,17 @@ from lucid import _C
 from lucid import errors as errors
 from lucid._warnings import warn_once
 
-__all__ = ["FORMAT", "VERSION", "Entry", "Tuner", "cache_folder", "fingerprint", "time_candidates"]
+__all__ = [
+    "FORMAT",
+    "VERSION",
+    "Entry",
+    "Tuner",
+    "cache_file",
+    "cache_folder",
+    "fingerprint",
+    "shared",
+    "time_candidates",
+]
 
 FORMAT = "lucid-tuning"
 VERSION = 1
@@ -41,6 +51,25 @@ def cache_folder() -> Path:
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "lucid"
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lucid"
+
+
+def cache_file() -> Path:
+    """The file that all of Lucid's tuners share: `LUCID_TUNE_CACHE`, else `tuning.json` in the cache folder."""
+    given = os.environ.get("LUCID_TUNE_CACHE")
+    return Path(given) if given else cache_folder() / "tuning.json"
+
+
+_SHARED: dict[str, Tuner] = {}
+_SHARED_LOCK = threading.Lock()
+
+
+def shared(path: str | os.PathLike[str] | None = None) -> Tuner:
+    """The tuner of a file, `cache_file()` unless another is given: one per file and process."""
+    key = os.fspath(cache_file() if path is None else path)
+    with _SHARED_LOCK:
+        if key not in _SHARED:
+            _SHARED[key] = Tuner(key)
+        return _SHARED[key]
 
 
 def fingerprint() -> dict[str, str]:
@@ -173,14 +202,14 @@ class Tuner:
         parsed = {k: Entry.parse(v) for k, v in entries.items()} if isinstance(entries, dict) else {}
         return {k: v for k, v in parsed.items() if v is not None}
 
-    def _write(self) -> None:
+    def _write(self, without: Collection[str] = ()) -> None:
         """Merges the file's entries with ours, ours first, and renames the whole into place."""
         if self.path is None:
             return
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with _locked(self.path):
-                merged = {**self._read(), **self._entries}
+                merged = {k: v for k, v in {**self._read(), **self._entries}.items() if k not in without}
                 data = {
                     "format": FORMAT,
                     "version": VERSION,
@@ -259,6 +288,19 @@ class Tuner:
         self.lookup("")
         with self._lock:
             return dict(self._entries)
+
+    def forget(self, prefix: str) -> int:
+        """Removes the entries whose keys begin so, here and in the file; how many."""
+        self.lookup("")
+        with self._lock:
+            gone = {key for key in {**self._read(), **self._entries} if key.startswith(prefix)}
+            for key in gone:
+                self._entries.pop(key, None)
+            self._write(without=gone)
+            if not self._entries and self.path is not None:
+                with contextlib.suppress(OSError):
+                    self.path.unlink()
+            return len(gone)
 
     def reset(self, *, file: bool = False) -> None:
         """Forgets what is in memory; with `file`, removes the file too."""

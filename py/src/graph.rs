@@ -5,6 +5,7 @@
 use crate::args::{tensors_of, At};
 use crate::tensor::{wrap, PyTensor};
 use crate::{engine_call, errors};
+use lucid::graph::decompose;
 use lucid::graph::passes::{elementwise_groups, Passes, Standard};
 use lucid::graph::{is_recording, Execution, Graph, Paused, Program, Recorder, Step, Value};
 use lucid::Tensor;
@@ -95,13 +96,35 @@ impl PyRecorder {
 
 /// A static graph.
 #[pyclass(name = "_Graph", module = "lucid._C", frozen)]
-struct PyGraph(Mutex<Graph>);
+pub struct PyGraph(pub(crate) Mutex<Graph>);
+
+impl PyGraph {
+    /// Of a graph.
+    pub(crate) fn new(graph: Graph) -> PyGraph {
+        PyGraph(Mutex::new(graph))
+    }
+}
 
 #[pymethods]
 impl PyGraph {
     /// Says which values it is run for.
     fn set_outputs(&self, outputs: Vec<Value>) {
         self.0.lock().outputs = outputs;
+    }
+
+    /// A graph of its own, as this one is now.
+    fn copy(&self) -> PyGraph {
+        PyGraph::new(self.0.lock().clone())
+    }
+
+    /// Runs the pass that leaves nothing but the smallest primitives; gives why other ones stay, by name.
+    fn decompose(&self, py: Python<'_>) -> PyResult<Vec<(&'static str, &'static str)>> {
+        engine_call::quick(py, || decompose::decompose(&mut self.0.lock()))
+    }
+
+    /// The shape and strides of a value.
+    fn layout(&self, py: Python<'_>, value: Value) -> PyResult<(Vec<usize>, Vec<usize>)> {
+        engine_call::quick(py, || self.0.lock().info(value).map(|i| (i.shape.to_vec(), i.strides.to_vec())))
     }
 
     /// The values of its inputs.
@@ -173,6 +196,11 @@ impl PyGraph {
     /// The graph in Graphviz's language.
     fn to_dot(&self) -> String {
         self.0.lock().to_dot()
+    }
+
+    /// The graph as a picture.
+    fn to_svg(&self) -> String {
+        self.0.lock().to_svg()
     }
 
     fn __str__(&self) -> String {
@@ -291,8 +319,19 @@ fn _tensor_guards<'py>(py: Python<'py>, tensors: &Bound<'py, PyList>) -> PyResul
     Ok(PyBytes::new(py, &text))
 }
 
+/// Tells Python, whose frames know the line, of a break.
+fn broke(reason: &str) {
+    Python::attach(|py| {
+        let told = py.import("lucid.compiler._trace").and_then(|m| m.call_method1("broke", (reason,)));
+        if let Err(error) = told {
+            error.write_unraisable(py, None);
+        }
+    });
+}
+
 /// Adds the classes and functions.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    lucid::graph::set_break_hook(broke);
     m.add_class::<PyRecorder>()?;
     m.add_class::<PyGraph>()?;
     m.add_class::<PyProgram>()?;

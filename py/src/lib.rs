@@ -23,6 +23,7 @@ mod errors;
 mod format;
 mod functions;
 mod graph;
+mod graph_file;
 mod llm;
 mod metal;
 mod module_attributes;
@@ -75,6 +76,7 @@ fn extension(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(shared::_from_shared, m)?)?;
     optim::register(m)?;
     graph::register(m)?;
+    graph_file::register(m)?;
     schema::register(m)?;
     llm::register(m)?;
     functions::register_exit(m)?;

@@ -143,9 +143,10 @@ MOVE(moved64, double, nextafter, bits64, 1e-290)
             y[i] = move((T)(expression), x);                                                                             \
         }                                                                                                                \
     }
+/* In float32 they are rounded once, so that what the tests allow is left for LUCID_ACCELERATE_ULPS. */
 #define EXACT(y, x) (y)
 #define BOTH(of)                                                                                                         \
-    VFORCE(vv##of##f, float, moved32, of##f(x))                                                                          \
+    VFORCE(vv##of##f, float, moved32, of((double)x))                                                                     \
     VFORCE(vv##of, double, moved64, of(x))
 
 #if PLANTED == 4 /* NaN lost, as by a clamp before the polynomial */

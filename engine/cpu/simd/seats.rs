@@ -149,8 +149,15 @@ mod elsewhere {
     pub struct Seat {}
 
     impl Seat {
-        /// Nothing to do.
-        pub fn take(&self) {}
+        /// To be called by the thread before all else. On macOS it asks for the class of work that somebody waits for: threads of
+        /// none may be put on the slow cores, and the fast ones would wait for them at the end of each loop.
+        pub fn take(&self) {
+            #[cfg(target_os = "macos")]
+            // SAFETY: changes the class of the calling thread alone; where it may not, nothing changes.
+            unsafe {
+                libc::pthread_set_qos_class_self_np(libc::qos_class_t::QOS_CLASS_USER_INITIATED, 0)
+            };
+        }
         /// Nothing to do.
         pub fn leave(&self) {}
     }

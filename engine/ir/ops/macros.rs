@@ -34,6 +34,30 @@ macro_rules! define_primitives {
                 }
             }
         }
+
+        impl $crate::codec::Codec for $Enum {
+            fn encode(&self) -> $crate::codec::Arg {
+                match self {
+                    $($( $Enum::$Var $({ $($pf),* })? => $crate::codec::Arg::tag(
+                        $crate::ops::macros::plain(stringify!($name)),
+                        [$($($crate::codec::Codec::encode($pf)),*)?],
+                    ), )?)*
+                }
+            }
+
+            #[allow(unused_mut)]
+            fn decode(arg: &$crate::codec::Arg) -> Option<$Enum> {
+                let (name, rest) = arg.tagged()?;
+                let mut rest = rest.iter();
+                let made = match name {
+                    $($( _ if name == $crate::ops::macros::plain(stringify!($name)) => {
+                        $Enum::$Var $({ $($pf: $crate::codec::Codec::decode(rest.next()?)?),* })?
+                    } )?)*
+                    _ => return None,
+                };
+                rest.next().is_none().then_some(made)
+            }
+        }
     };
 }
 

@@ -128,7 +128,6 @@ THIN: dict[str, tuple[str, str]] = {
     "onnx": (COMPILER, "operators"),
     "onnx.symbolic_helper": (COMPILER, ""),
     **{f"onnx.symbolic_opset{n}": (COMPILER, "") for n in range(9, 19)},
-    "export": (COMPILER, "export Dim ExportedProgram load save"),
     "_dynamo.eval_frame": ("lucid.compile makes no such module", "OptimizedModule"),
     "_subclasses": (_FAKE, "FakeTensor FakeTensorMode"),
     "_subclasses.fake_tensor": (_FAKE, "FakeTensor FakeTensorMode"),
@@ -249,7 +248,6 @@ _VALUES: dict[str, dict[str, Any]] = {
     "utils._python_dispatch": {"is_traceable_wrapper_subclass": _never},
     "onnx": {"register_custom_op_symbolic": _register_custom_op_symbolic},
     "onnx.symbolic_helper": {"parse_args": _parse_args},
-    "export": {"is_exporting": _never},
 }
 
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from lucid import _C, errors
 from lucid._warnings import warn_once
 from lucid.compiler import config as config
+from lucid.compiler import tune_cache as tune_cache
 
 __all__ = [
     "allow_in_graph",
@@ -29,9 +30,11 @@ __all__ = [
     "keep_tensor_guards_unsafe",
     "list_backends",
     "load_cache_artifacts",
+    "load_compiled",
     "nested_compile_region",
     "reset",
     "save_cache_artifacts",
+    "save_compiled",
     "set_enable_guard_collectives",
     "set_stance",
     "skip_all_guards_unsafe",
@@ -40,6 +43,7 @@ __all__ = [
     "skip_guard_on_inbuilt_nn_modules_unsafe",
     "statistics",
     "substitute_in_graph",
+    "tune_cache",
     "wrap_numpy",
 ]
 
@@ -66,14 +70,15 @@ def explain(fn: Any, *args: Any, **kwargs: Any) -> Any:
 
     Returns:
         `graph_count`, `graph_break_count`, `break_reasons`, `op_count`, and `graphs`: per graph its text, its steps
-        with shapes, dtypes and bytes, its form in Graphviz's language, what each pass changed and the groups of
-        element-wise steps. Its text shows all of it.
+        with shapes, dtypes, bytes and FLOPs, its form in Graphviz's language and as a picture, what each pass changed
+        and the groups of element-wise steps. Its text shows all of it; `to_json()`, `to_html()` and `save(path)` give
+        it as JSON and as a self-contained page.
 
     Example:
         >>> print(lucid.compiler.explain(lambda x: x.sum().item(), lucid.ones(2)).break_reasons)
         ['item: the elements of a tensor are read']
     """
-    from lucid.compiler import _function
+    from lucid.compiler import _function, _report
 
     made = getattr(fn, "_compiled", None)
     if not isinstance(made, _function.Function):
@@ -82,7 +87,10 @@ def explain(fn: Any, *args: Any, **kwargs: Any) -> Any:
         made.call(args, kwargs)
     elif args or kwargs:
         made.call(args, kwargs)
-    return _function.explanation(made)
+    found = _function.explanation(made)
+    if args or kwargs:
+        found.times_ms = {"compiled": _report.timed(lambda: made.call(args, kwargs))}
+    return found
 
 
 def statistics(fn: Any = None) -> dict[str, Any]:
@@ -171,6 +179,49 @@ def reset() -> None:
     from lucid.compiler import _function
 
     _function.reset_all()
+
+
+def save_compiled(fn: Any, path: Any, *args: Any, dynamic_shapes: Any = None, **kwargs: Any) -> None:
+    """Writes a function or module, compiled or not, as a file that `load_compiled` and Rust programs read.
+
+    Args:
+        fn: the function or module.
+        path: of the file, or a binary file.
+        args, kwargs: a call of it, which is recorded.
+        dynamic_shapes: which sizes may vary, as `lucid.export.export` takes it.
+
+    Raises:
+        RuntimeError: the call is no graph.
+
+    Example:
+        >>> import io
+        >>> file, f = io.BytesIO(), lucid.compile(lambda x: x + 1)
+        >>> lucid.compiler.save_compiled(f, file, lucid.ones(2))
+        >>> _ = file.seek(0)
+        >>> lucid.compiler.load_compiled(file)(lucid.ones(2))
+        tensor([2., 2.])
+    """
+    from lucid import export
+    from lucid.compiler import _function
+
+    made = getattr(fn, "_compiled", None)
+    plain = made.fn if isinstance(made, _function.Function) else fn
+    export.save(export.export(plain, args, kwargs, dynamic_shapes=dynamic_shapes), path)
+
+
+def load_compiled(path: Any, device: Any = None) -> Any:
+    """Reads what `save_compiled` wrote, as a module.
+
+    Args:
+        path: of the file, or a binary file.
+        device: where it runs.
+
+    Raises:
+        LucidError: the file cannot be read, is of another format or version, or is damaged.
+    """
+    from lucid import export
+
+    return export.load(path, device=device).module()
 
 
 def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:

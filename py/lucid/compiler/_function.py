@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import threading
+import types
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -13,8 +14,11 @@ import lucid
 from lucid import _C, errors
 from lucid._C import Tensor
 from lucid.compiler import _trees
+from lucid.compiler._dynamic import MOST_INSTANCES, Family, NotDynamic, facts, generalise
+from lucid.compiler._report import Explanation, row_of
+from lucid.compiler._split import Split, Whole
 from lucid.compiler._state import Unguarded, Walk
-from lucid.compiler._trace import Compiled, Eager, GraphBreak, outside, record
+from lucid.compiler._trace import Compiled, Eager, GraphBreak, outside, plain_function, record
 
 #: Every compiled function that is alive, for `reset`.
 _ALL: weakref.WeakSet[Function] = weakref.WeakSet()
@@ -30,7 +34,11 @@ class Statistics:
         replayed: calls that ran a graph.
         eager: calls that ran as they are written.
         recompiles: graphs of functions that had one already.
-        reasons: why calls ran as they are written, with how often.
+        instantiated: graphs made of a recording at other sizes, without another one.
+        split: calls that ran in parts, since no graph holds some of their lines.
+        reasons: why calls ran as they are written, or in parts, with how often.
+        recompile_reasons: what differed from the recordings that there were, with how often.
+        static_reasons: why recordings are for their sizes alone, though `dynamic` was asked for.
     """
 
     calls: int = 0
@@ -38,13 +46,22 @@ class Statistics:
     replayed: int = 0
     eager: int = 0
     recompiles: int = 0
+    instantiated: int = 0
+    split: int = 0
     reasons: dict[str, int] = dataclasses.field(default_factory=dict)
+    recompile_reasons: dict[str, int] = dataclasses.field(default_factory=dict)
+    static_reasons: dict[str, int] = dataclasses.field(default_factory=dict)
 
     def note(self, reasons: list[str]) -> None:
         """Counts a call that ran as it is written."""
         self.eager += 1
+        self.tally(self.reasons, reasons)
+
+    @staticmethod
+    def tally(into: dict[str, int], reasons: list[str]) -> None:
+        """Counts reasons."""
         for reason in reasons:
-            self.reasons[reason] = self.reasons.get(reason, 0) + 1
+            into[reason] = into.get(reason, 0) + 1
 
 
 TOTAL = Statistics()
@@ -87,13 +104,32 @@ class Function:
         fn: the function.
         fullgraph: whether what cannot be one graph is an error.
         limit: how many graphs are kept; calls beyond run as they are written.
+        dynamic: whether recordings are to hold for other sizes, too.
+        parent: the function that this one is a part of, in parts.
     """
 
-    def __init__(self, fn: Callable[..., Any], *, fullgraph: bool, limit: int | None, name: str | None) -> None:
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        *,
+        fullgraph: bool,
+        limit: int | None,
+        name: str | None,
+        dynamic: bool | None = None,
+        parent: Function | None = None,
+    ) -> None:
         self.fn = fn
+        self.dynamic = bool(dynamic)
+        self.parent = parent
+        self.parts: Split | None = None
+        self.instances: dict[Any, Compiled] = {}
+        self._families: dict[Any, list[Family]] = {}
+        self._lines: set[int] = set()
+        self._whole = False
+        self._kept: list[Function] = []
         self.fullgraph = fullgraph
         self._limit = limit
-        self.name = name or getattr(fn, "__qualname__", type(fn).__name__)
+        self.name: str = name or getattr(fn, "__qualname__", type(fn).__name__)
         self.entries: dict[Any, Compiled | Eager] = {}
         self.statistics = Statistics()
         self._lock = threading.Lock()
@@ -112,6 +148,9 @@ class Function:
             self.entries = {}
             self._last = None
             self.statistics = Statistics()
+            self.instances = {}
+            self._families = {}
+            self.parts, self._lines, self._whole = None, set(), False
 
     def _eager(self, reasons: list[str], args: Any, kwargs: Any) -> Any:
         if self.fullgraph:
@@ -133,6 +172,11 @@ class Function:
         unfit = _unfit()
         if unfit is not None:
             return self._eager([unfit], args, kwargs)
+        parts = self.parts
+        if parts is not None and (owner := self._owner()) is not None:
+            self.statistics.split += 1
+            TOTAL.split += 1
+            return parts.call(*owner, *args, **kwargs)
         leaves: list[Any] = []
         tree = _trees.flatten((args, kwargs), leaves)
         tensors, kinds, others = _trees.split(leaves)
@@ -163,26 +207,154 @@ class Function:
             entry = None
         if isinstance(entry, Eager):
             return self._eager(entry.reasons, args, kwargs)
+        if self.dynamic:
+            found = self._instance(key, tensors, walk, tree, kinds)
+            if found is not None:
+                inputs = found.inputs(tensors, every)
+                if inputs is not None:
+                    self.statistics.replayed += 1
+                    TOTAL.replayed += 1
+                    return found(inputs, tensors, every)
         return self._record(key, args, kwargs, tensors, walk, again)
+
+    def _family_key(self, tensors: list[Tensor], walk: Walk, tree: Any, kinds: list[Any]) -> Any:
+        reached = _C._tensor_guards(walk.tensors)
+        return (tree, tuple(kinds), walk.key(), reached, tuple(facts(t) for t in tensors), _surroundings())
+
+    def _instance(self, key: Any, tensors: list[Tensor], walk: Walk, tree: Any, kinds: list[Any]) -> Compiled | None:
+        """The graph for these sizes of a recording at others."""
+        found = self.instances.get(key)
+        if found is not None:
+            return found
+        for family in self._families.get(self._family_key(tensors, walk, tree, kinds), ()):
+            sizes = family.sizes(tensors)
+            if sizes is None:
+                continue
+            try:
+                made = family.instance(sizes)
+            except errors.LucidError:
+                # Recorded for itself, with the error that the call has, if any.
+                continue
+            with self._lock:
+                if len(self.instances) >= MOST_INSTANCES:
+                    del self.instances[next(iter(self.instances))]
+                self.instances[key] = made
+            for count in (self.statistics, TOTAL):
+                count.instantiated += 1
+            return made  # type: ignore[no-any-return]
+        return None
+
+    def _generalise(self, entry: Compiled, args: Any, kwargs: Any, tensors: list[Tensor], walk: Walk) -> None:
+        """Makes a recording one for other sizes, where it can be."""
+        leaves: list[Any] = []
+        tree = _trees.flatten((args, kwargs), leaves)
+        _, kinds, others = _trees.split(leaves)
+
+        def shadow(changed: list[Tensor]) -> Any:
+            to = {id(t): c for t, c in zip(tensors, changed, strict=True)}
+            inside = iter([to.get(id(leaf), leaf) for leaf in leaves])
+            a, k = _trees.unflatten(tree, inside)
+            now = Walk([("function", self.fn), *others, *_global_hooks()])
+            return record(self.fn, a, k, changed, now, lambda: now, False, True)[1]
+
+        key = self._family_key(tensors, walk, tree, kinds)
+        try:
+            family = generalise(shadow, entry, tensors, walk)
+        except (NotDynamic, Unguarded) as error:
+            for count in (self.statistics, TOTAL):
+                count.tally(count.static_reasons, [str(error)])
+            return
+        with self._lock:
+            self._families.setdefault(key, []).insert(0, family)
+
+    def _owner(self) -> tuple[Any, ...] | None:
+        """What the parts are called with before the arguments: of a module's forward the module. `None` where its call
+        does more than call that."""
+        fn: Any = self.fn
+        if isinstance(fn, types.FunctionType):
+            return ()
+        module = fn if isinstance(fn, lucid.nn.Module) else fn.__self__
+        if not isinstance(module, lucid.nn.Module):
+            return (module,)
+        hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
+        return None if any(hooks) or _global_hooks() or "forward" in module.__dict__ else (module,)
+
+    def _take_apart(self, lines: frozenset[int]) -> None:
+        """Has later calls run in parts, around the lines that no graph holds."""
+        if self.parent is not None:
+            self.parent._take_apart(lines)
+            return
+        if self.fullgraph or self._whole or not lines or lines <= self._lines:
+            return
+        fn = plain_function(self.fn)
+        fn = getattr(fn, "__func__", fn)
+        if not isinstance(fn, types.FunctionType):
+            return
+
+        def compiled(part: types.FunctionType) -> Any:
+            made = Function(part, fullgraph=False, limit=None, name=None, dynamic=self.dynamic, parent=self)
+            self._kept.append(made)
+            return compiled_call(made)
+
+        with self._lock:
+            self._lines |= lines
+            self._kept = []
+            try:
+                self.parts = Split(fn, set(self._lines), compiled)
+            except Whole:
+                self.parts, self._whole = None, True
+
+    def part_functions(self) -> list[Function]:
+        """The compiled functions of its parts."""
+        return [part._compiled for part in self.parts.parts] if self.parts is not None else []
+
+    def _explain_recompile(self, key: Any) -> list[str]:
+        """What of a call differs from the recording that it is most like."""
+        best: list[str] | None = None
+        for known in self.entries:
+            if len(known) != len(key):
+                continue
+            differs = [name for name, a, b in zip(_KEY_PARTS, known, key, strict=True) if a != b]
+            if "what the function reaches" in differs and (paths := known[2].differing(key[2])):
+                differs[differs.index("what the function reaches")] = paths
+            if best is None or len(differs) < len(best):
+                best = differs
+        return best or []
 
     def _record(self, key: Any, args: Any, kwargs: Any, tensors: list[Tensor], walk: Walk, again: Any) -> Any:
         if len(self.entries) >= self.limit() and key not in self.entries:
             reason = f"there are {len(self.entries)} graphs already, the limit (lucid._dynamo.config.recompile_limit)"
             return self._eager([reason], args, kwargs)
-        result, entry = record(self.fn, args, kwargs, tensors, walk, again, self.fullgraph)
+        result, entry = record(self.fn, args, kwargs, tensors, walk, again, self.fullgraph, self.dynamic)
+        why = self._explain_recompile(key) if self.entries else []
         if isinstance(entry, Compiled):
             # What the facts name by identity lives as long as they do.
             entry.kept = walk.kept
             for count in (self.statistics, TOTAL):
                 count.recorded += 1
                 count.recompiles += bool(self.entries)
+                count.tally(count.recompile_reasons, why)
         else:
             entry.kept = walk.kept
             self.statistics.note(entry.reasons)
             TOTAL.note(entry.reasons)
+            self._take_apart(entry.lines)
         with self._lock:
             self.entries[key] = entry
+        if self.dynamic and isinstance(entry, Compiled):
+            self._generalise(entry, args, kwargs, tensors, walk)
+            entry.raw = None
         return result
+
+
+#: What the parts of a key say, in order.
+_KEY_PARTS = (
+    "the structure of the arguments",
+    "an argument that is no tensor",
+    "what the function reaches",
+    "the shape, strides, dtype, device or gradient of a tensor",
+    "grad mode, autocast, or a default dtype or device",
+)
 
 
 @functools.cache
@@ -200,7 +372,12 @@ def _global_hooks() -> list[tuple[str, Any]]:
 
 def compiled_function(fn: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     """The function that runs recorded graphs of another, with its name and signature."""
-    made = Function(fn, **options)
+    return compiled_call(Function(fn, **options))
+
+
+def compiled_call(made: Function) -> Callable[..., Any]:
+    """A function that calls a compiled one."""
+    fn = made.fn
 
     @functools.wraps(fn)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -232,50 +409,17 @@ def disabled(fn: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-@dataclasses.dataclass
-class Explanation:
-    """What `explain` found.
-
-    Attributes:
-        graph_count: graphs that were recorded.
-        graph_break_count: reasons why calls run as they are written.
-        break_reasons: those.
-        op_count: steps of all graphs.
-        graphs: per graph its text, its steps, what each pass changed, and the groups of element-wise steps.
-    """
-
-    graph_count: int
-    graph_break_count: int
-    break_reasons: list[str]
-    op_count: int
-    graphs: list[dict[str, Any]]
-
-    def __str__(self) -> str:
-        lines = [f"Graph Count: {self.graph_count}", f"Graph Break Count: {self.graph_break_count}"]
-        lines += [f"Op Count: {self.op_count}", "Break Reasons:"]
-        lines += [f"  Break Reason {i + 1}: {reason}" for i, reason in enumerate(self.break_reasons)]
-        for i, graph in enumerate(self.graphs):
-            passes = ", ".join(f"{name} {count}" for name, count in graph["passes"])
-            groups = f"{len(graph['groups'])} groups of element-wise steps"
-            lines += [f"Graph {i + 1}: {len(graph['steps'])} steps ({passes}; {groups})", graph["text"]]
-        return "\n".join(lines)
-
-
 def explanation(made: Function) -> Explanation:
     """What is known of a compiled function."""
-    graphs = [entry for entry in made.entries.values() if isinstance(entry, Compiled)]
-    rows = [
-        {
-            "text": str(g.graph),
-            "steps": g.graph.steps(),
-            "passes": g.passes,
-            "groups": g.graph.groups(),
-            "dot": g.graph.to_dot(),
-        }
-        for g in graphs
-    ]
-    reasons = list(made.statistics.reasons)
-    return Explanation(len(rows), len(reasons), reasons, sum(len(r["steps"]) for r in rows), rows)
+    every = [made, *made.part_functions()]
+    graphs = [entry for f in every for entry in f.entries.values() if isinstance(entry, Compiled)]
+    rows = [row_of(g.graph, g.passes) for g in graphs]
+    reasons = list(dict.fromkeys(reason for f in every for reason in f.statistics.reasons))
+    found = Explanation(len(rows), len(reasons), reasons, sum(len(r["steps"]) for r in rows), rows)
+    found.recompile_reasons = dict(made.statistics.recompile_reasons)
+    found.static_reasons = dict(made.statistics.static_reasons)
+    found.parts = [f.name for f in made.part_functions()]
+    return found
 
 
 def reset_all() -> None:

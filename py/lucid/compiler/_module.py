@@ -71,4 +71,4 @@ class OptimizedModule(Module):
 
 
 def _rebuilt(mod: Module, fullgraph: bool) -> OptimizedModule:
-    return OptimizedModule(mod, {"fullgraph": fullgraph, "limit": None, "name": None})
+    return OptimizedModule(mod, {"fullgraph": fullgraph, "limit": None, "name": None, "dynamic": None})

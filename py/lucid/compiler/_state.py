@@ -50,11 +50,19 @@ _AMBIENT = frozenset(("environ", "getenv", "default_rng", "RandomState"))
 class Facts:
     """Facts to look up by, hashed once."""
 
-    __slots__ = ("facts", "hashed")
+    __slots__ = ("facts", "hashed", "paths")
 
-    def __init__(self, facts: tuple[Any, ...]) -> None:
+    def __init__(self, facts: tuple[Any, ...], paths: list[str]) -> None:
         self.facts = facts
+        self.paths = paths
         self.hashed = hash(facts)
+
+    def differing(self, other: Facts) -> str | None:
+        """What is another here than there."""
+        for a, b, path in zip(self.facts, other.facts, other.paths, strict=False):
+            if a != b:
+                return path
+        return None
 
     def __hash__(self) -> int:
         return self.hashed
@@ -111,7 +119,7 @@ class Walk:
     def key(self) -> Facts:
         """The facts, to look up by."""
         if self._key is None:
-            self._key = Facts(tuple(self.facts))
+            self._key = Facts(tuple(self.facts), self.paths)
         return self._key
 
     def unchanged(self) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import types
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -45,11 +46,59 @@ class GraphBreak(lucid.errors.RuntimeError):
 
 
 class Eager:
-    """A key whose calls run as they are written."""
+    """A key whose calls run as they are written.
 
-    def __init__(self, reasons: list[str]) -> None:
+    Attributes:
+        lines: the lines of the function where the graph broke, where all reasons have one.
+    """
+
+    def __init__(self, reasons: list[str], lines: frozenset[int] = frozenset()) -> None:
         self.reasons = reasons
+        self.lines = lines
         self.kept: Any = None
+
+
+def broke(reason: str) -> None:
+    """Called where the engine runs what no graph holds."""
+    trace = tracer()
+    if trace is not None:
+        trace.note_line(reason)
+
+
+def plain_function(fn: Any) -> Any:
+    """The Python function that a call of a function, method or module runs, if it is one."""
+    if isinstance(fn, lucid.nn.Module):
+        fn = fn.forward
+    if isinstance(fn, types.MethodType):
+        # A module's own way of being called leads to its forward.
+        owner, inner = fn.__self__, fn.__func__
+        if isinstance(owner, lucid.nn.Module) and inner.__module__.partition(".")[0] == "lucid":
+            forward = owner.forward
+            return getattr(forward, "__func__", forward)
+        return inner
+    return fn
+
+
+def _users(frame: types.FrameType | None) -> types.FrameType | None:
+    while frame is not None and (frame.f_globals.get("__name__") or "").partition(".")[0] == "lucid":
+        frame = frame.f_back
+    return frame
+
+
+def user_line(frame: types.FrameType | None) -> str:
+    """Where in the program's own code a frame was called from."""
+    found = _users(frame)
+    return "" if found is None else f" (at {found.f_code.co_filename}:{found.f_lineno}, in {found.f_code.co_name})"
+
+
+def _raised_at(error: BaseException) -> str:
+    at, found = error.__traceback__, ""
+    while at is not None:
+        if (at.tb_frame.f_globals.get("__name__") or "").partition(".")[0] != "lucid":
+            code = at.tb_frame.f_code
+            found = f" (at {code.co_filename}:{at.tb_lineno}, in {code.co_name})"
+        at = at.tb_next
+    return found
 
 
 def _guards(tensors: Iterable[Tensor | None]) -> bytes:
@@ -63,8 +112,9 @@ def _place(t: Tensor) -> tuple[Any, ...]:
 class Trace:
     """A recording at work."""
 
-    def __init__(self, args: list[Tensor], walk: Walk, strict: bool) -> None:
+    def __init__(self, args: list[Tensor], walk: Walk, strict: bool, raw: bool = False) -> None:
         self.args = args
+        self.raw = raw
         self.walk = walk
         self.strict = strict
         self.reasons: list[str] = []
@@ -75,13 +125,27 @@ class Trace:
         self._looked = dict(self.grads)
         self.recorder: Any = None
         self.incoming: set[int] = set()
+        #: The code of the function that is recorded, and where in it the graph broke, by reason.
+        self.code: types.CodeType | None = None
+        self.lines: dict[str, int] = {}
+        self.all_lines: set[int] = set()
 
     def fail(self, reason: str) -> None:
         """Notes why there is no graph; an error where there has to be one."""
+        self.note_line(reason)
         if reason not in self.reasons:
             self.reasons.append(reason)
         if self.strict:
-            raise GraphBreak(f"compile(fullgraph=True): {reason}")
+            raise GraphBreak(f"compile(fullgraph=True): {reason}{user_line(sys._getframe(1))}")
+
+    def note_line(self, reason: str) -> None:
+        """Notes at which line of the function something happens that no graph holds."""
+        frame: types.FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_code is not self.code:
+            frame = frame.f_back
+        if frame is not None and frame.f_lineno is not None:
+            self.lines.setdefault(reason, frame.f_lineno)
+            self.all_lines.add(frame.f_lineno)
 
     def first_guards(self, sources: list[tuple[str, int]]) -> bytes:
         """The guards of the gradients that the graph reads, as those were when the recording began."""
@@ -125,11 +189,14 @@ class Trace:
             sys.setprofile(watcher(self.fail))
         else:
             self.reasons.append("a profiler of Python's is at work")
+        self.code = getattr(plain_function(fn), "__code__", None)
         try:
             return fn(*args, **kwargs)
-        except BaseException:
+        except BaseException as error:
             sys.setprofile(profiler)
             self.recorder.abort()
+            if self.strict and isinstance(error, lucid.errors.RuntimeError) and "(fullgraph=True)" in str(error):
+                raise GraphBreak(f"{error}{_raised_at(error)}") from error
             raise
         finally:
             sys.setprofile(profiler)
@@ -196,6 +263,29 @@ class Compiled:
         self.split = 0
         self.guard = b""
         self.kept: Any = None
+        #: The graph before any pass, where it may become one for sizes that vary.
+        self.raw: _C._Graph | None = None
+
+    def alike(self, other: Any) -> bool:
+        """Is another recording one of the same call, at other sizes?"""
+        if not isinstance(other, Compiled) or other.raw is None:
+            return False
+        names = ("tree", "leaves", "values", "sources", "effects", "differentiable", "wanted", "gradients", "spent")
+        places = {place: value for place, (value, _) in self.incoming.items()}
+        same = all(getattr(self, name) == getattr(other, name) for name in names) and not other.hosts
+        return same and places == {place: value for place, (value, _) in other.incoming.items()}
+
+    def resized(self, graph: _C._Graph) -> Compiled:
+        """What runs another graph, one for other sizes, in the place of this one."""
+        made = Compiled()
+        made.__dict__.update(self.__dict__)
+        made.raw = None
+        made.incoming = {}
+        for place, (value, (_, _, dtype, device)) in self.incoming.items():
+            shape, stride = graph.layout(value)
+            made.incoming[place] = (value, (tuple(shape), tuple(stride), dtype, device))
+        _make_program(made, graph)
+        return made
 
     def inputs(self, args: list[Tensor], tensors: list[Tensor]) -> list[Tensor] | None:
         """What the graph reads, of the tensors that a call reaches; `None` where something is not there."""
@@ -237,7 +327,14 @@ def _set_grads(run: Any, effects: list[tuple[int, Any]], tensors: list[Tensor]) 
 
 
 def record(
-    fn: Callable[..., Any], args: Any, kwargs: Any, tensors: list[Tensor], walk: Walk, again: Any, strict: bool
+    fn: Callable[..., Any],
+    args: Any,
+    kwargs: Any,
+    tensors: list[Tensor],
+    walk: Walk,
+    again: Any,
+    strict: bool,
+    raw: bool = False,
 ) -> Any:
     """Calls the function: its result, and what the next call with the same key does.
 
@@ -247,8 +344,9 @@ def record(
         walk: what the function reaches, now.
         again: gives the same walk of what it reaches then.
         strict: whether a graph that is not all of the call is an error.
+        raw: whether the graph is kept as it was before any pass, too.
     """
-    trace = Trace(tensors, walk, strict)
+    trace = Trace(tensors, walk, strict, raw)
     hooked = any(_C._has_hooks(t) for t in trace.tensors)
     before = (_C._tensor_guards(trace.tensors), [t._storage_key() for t in trace.tensors])
     result = trace.run(fn, args, kwargs)
@@ -258,7 +356,8 @@ def record(
         _check_state(trace, again, before)
         compiled = None if trace.reasons else _finish(trace, result)
         if compiled is None:
-            return result, Eager(trace.reasons)
+            known = all(reason in trace.lines for reason in trace.reasons)
+            return result, Eager(trace.reasons, frozenset(trace.all_lines) if known else frozenset())
         return result, compiled
     finally:
         trace.recorder.abort()
@@ -418,11 +517,19 @@ def _close(trace: Trace, made: Compiled, outputs: list[Tensor], backward: bool) 
         return None
     asked = [v for _, v in made.effects] + [v for _, effects in made.hosts for _, v in effects] + made.gradients
     graph.set_outputs(list(dict.fromkeys([*made.values, *[v for v in asked if v is not None]])))
+    made.raw = graph.copy() if trace.raw else None
+    made.guard = trace.first_guards(made.sources)
+    _make_program(made, graph)
+    return made
+
+
+def _make_program(made: Compiled, graph: _C._Graph) -> None:
+    """Runs the passes, and makes the graph ready to run."""
+    incoming = [value for value, _ in made.incoming.values()]
+    order = [v for v in graph.inputs() if v not in incoming]
     made.passes = graph.optimize()
     made.graph, made.split = graph, graph.split()
-    made.program = graph.program(list(incoming))
-    made.guard = trace.first_guards(made.sources)
+    made.program = graph.program(incoming)
     after = graph.steps()[made.split :]
     used = set(graph.roots([v for step in after for v in step["inputs"]]))
-    made.saved = [n for n, v in enumerate(order) if roots[v] in used]
-    return made
+    made.saved = [n for n, root in enumerate(graph.roots(order)) if root in used]

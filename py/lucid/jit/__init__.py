@@ -2,15 +2,16 @@
 
 `script` and `trace` return what they are given, so that code written for both runs and trains as before. Decorators
 (`ignore`, `unused`, `export`, …) return their function, `is_scripting` and `is_tracing` are `False`, and annotations
-(`Final`, `annotate`, `interface`) mean what they mean to a type checker. What would need a scripted program (`save`,
-`load`, `CompilationUnit`) raises an error that says what to use instead; switches of PyTorch's compiler warn once that
-they change nothing.
+(`Final`, `annotate`, `interface`) mean what they mean to a type checker. `save` and `load` write and read what was
+traced, as `lucid.export` does. What would need a scripted program (`CompilationUnit`) raises an error that says what to
+use instead; switches of PyTorch's compiler warn once that they change nothing.
 """
 
 import builtins
 import contextlib
 import types
 import typing
+import weakref
 from collections import namedtuple
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar, Union, get_args, get_origin
@@ -244,6 +245,10 @@ def trace(
     _traced(func, call, example_inputs, example_kwarg_inputs, check_trace, check_tolerance)
     for inputs in check_inputs or ():
         _traced(func, call, tuple(inputs), None, check_trace, check_tolerance)
+    given = example_inputs if builtins.isinstance(example_inputs, tuple) else (example_inputs,)
+    # What cannot be referred to weakly cannot be saved.
+    with contextlib.suppress(TypeError):
+        _EXAMPLES[func] = (() if example_inputs is None else given, dict(example_kwarg_inputs or {}))
     return func
 
 
@@ -422,23 +427,60 @@ def isinstance(obj: Any, target_type: Any) -> bool:
 
 _SAVED = "there are no scripts; save the state dict with lucid.save, and build the module by its class"
 
+#: The example inputs of what was traced, for `save`.
+_EXAMPLES: weakref.WeakKeyDictionary[Any, tuple[tuple[Any, ...], dict[str, Any]]] = weakref.WeakKeyDictionary()
+
 
 def save(m: Any, f: Any, _extra_files: Any = None) -> None:
-    """Writes a scripted module in PyTorch.
+    """Writes what was given to `trace` as a file: its graph for the example inputs, and its weights.
+
+    Args:
+        m: a function or module that was traced, or what `load` gave.
+        f: a path, or a binary file that is open for writing.
+        _extra_files: text by name, kept beside it.
 
     Raises:
-        NotImplementedError: always; there are no scripts. `lucid.save` writes state dicts and whole modules.
+        NotImplementedError: `m` was not traced; there are no scripts. `lucid.save` writes state dicts and modules.
+        RuntimeError: the call is no graph.
+
+    Differences from PyTorch: the file is one of `lucid.export`, not TorchScript's.
+
+    Example:
+        >>> import io
+        >>> file, net = io.BytesIO(), lucid.nn.Linear(2, 1)
+        >>> lucid.jit.save(lucid.jit.trace(net, lucid.ones(1, 2)), file)
+        >>> _ = file.seek(0)
+        >>> bool((lucid.jit.load(file)(lucid.ones(1, 2)) == net(lucid.ones(1, 2))).all())
+        True
     """
-    raise errors.NotImplementedError(f"jit.save(): {_SAVED}")
+    from lucid import export as exporting
+
+    program = getattr(m, "__dict__", {}).get("_program")
+    if program is None:
+        try:
+            args, kwargs = _EXAMPLES[m]
+        except (KeyError, TypeError):
+            raise errors.NotImplementedError(
+                f"jit.save(): give a function or module to trace() first; {_SAVED}"
+            ) from None
+        program = exporting.export(m, args, kwargs)
+    exporting.save(program, f, extra_files=_extra_files)
 
 
 def load(f: Any, map_location: Any = None, _extra_files: Any = None, _restore_shapes: bool = False) -> Any:
-    """Reads a scripted module in PyTorch.
+    """Reads what `save` wrote, as a module.
+
+    Args:
+        f: a path, or a binary file that is open for reading.
+        map_location: the device that it runs on.
+        _extra_files: a dict whose keys' texts are filled in.
 
     Raises:
-        NotImplementedError: always; scripts are not run. Load a state dict with `lucid.load` instead.
+        LucidError: the file cannot be read, or is none of `lucid.export`'s: TorchScript is not run.
     """
-    raise errors.NotImplementedError(f"jit.load(): scripts are not run; {_SAVED}, then load it with lucid.load")
+    from lucid import export as exporting
+
+    return exporting.load(f, extra_files=_extra_files, device=map_location).module()
 
 
 def save_jit_module_to_flatbuffer(m: Any, f: Any, _extra_files: Any = None) -> None:

@@ -134,8 +134,8 @@ def forward(
     op: str, q: Any, k: Any, v: Any, seq_len: Any, head_dim: Any, causal: Any, device: Any, out: Any = None
 ) -> Any:
     """Attention whose sizes are given; into `out` where there is one."""
-    if getattr(q, "shape", None) == getattr(k, "shape", None) == getattr(v, "shape", None) == (seq_len, head_dim):
-        direct = _direct.attention(q, k, v, causal, device, out)
+    if seq_len.__class__ is int and head_dim.__class__ is int:
+        direct = _direct.sized_attention(q, k, v, (seq_len, head_dim), causal, device, out)
         if direct is not None:
             return direct
     listed, tensors = _sized(op, q, k, v, seq_len, head_dim)

@@ -108,6 +108,13 @@ def conv(op: str, x: Any, w: Any, b: Any, steps: tuple[Any, ...], device: Any, r
 
 def conv_into(op: str, x: Any, w: Any, b: Any, out: Any, steps: tuple[Any, ...], device: Any, relu: bool) -> None:
     """A convolution, with relu or not, into the caller's memory."""
+    tensors = _direct.shown(device, x, w, out) if b is None else _direct.shown(device, x, w, b, out)
+    if tensors is not None:
+        shape = shape_of(op, x.shape, w.shape, None if b is None else b.shape, steps)
+        target = tensors.pop()
+        if out.shape == shape.out and target.is_contiguous() and _direct.apart(target, tensors):
+            Conv(shape, relu)(tensors[0], tensors[1], None if b is None else tensors[2], target)
+            return
     listed, shape = operands(op, x, w, b, steps)
     target = output(op, out, shape.out)
     tensors = [g.tensor for g in listed]

@@ -69,6 +69,16 @@ def binary_into(a: Any, b: Any, out: Any, device: Any, in_place: Callable[[Tenso
     return True
 
 
+def apart(out: Tensor, operands: list[Tensor]) -> bool:
+    """Has `out` memory of its own? Where that is not sure, the long way says what is wrong."""
+    start = out.data_ptr()
+    end = start + 4 * out.numel()
+    for t in operands:
+        if not t.is_contiguous() or (start < (first := t.data_ptr()) + 4 * t.numel() and first < end):
+            return False
+    return True
+
+
 def attention(q: Any, k: Any, v: Any, causal: Any, device: Any, out: Any = None) -> Any:
     """Attention of three matrices, into `out` where there is one; `None` where it was not computed."""
     if causal.__class__ is not bool:
@@ -85,10 +95,25 @@ def attention(q: Any, k: Any, v: Any, causal: Any, device: Any, out: Any = None)
     target = tensors.pop()
     if out.shape != shape or not target.is_contiguous():
         return None
-    # What overlaps is an error, which the long way finds.
-    start, end = target.data_ptr(), target.data_ptr() + 4 * target.numel()
-    for t in tensors:
-        if not t.is_contiguous() or (start < (first := t.data_ptr()) + 4 * t.numel() and first < end):
-            return None
+    if not apart(target, tensors):
+        return None
     target.copy_(_attention(*tensors, is_causal=causal))
     return out
+
+
+def sized_attention(q: Any, k: Any, v: Any, shape: tuple[int, int], causal: Any, device: Any, out: Any = None) -> Any:
+    """`attention` of operands that have `shape` or are all flat; the result is as they are."""
+    ndarray, given = _Settings.ndarray, (q, k, v) if out is None else (q, k, v, out)
+    flat = (shape[0] * shape[1],)
+    for x in given:
+        if x.__class__ is not ndarray or x.shape != given[0].shape or not x.flags.c_contiguous:
+            return None
+    if q.shape == shape:
+        return attention(q, k, v, causal, device, out)
+    if q.shape != flat or shape[0] < 1:
+        return None
+    target = None if out is None else out.reshape(shape)
+    made = attention(q.reshape(shape), k.reshape(shape), v.reshape(shape), causal, device, target)
+    if made is None:
+        return None
+    return made.reshape(-1) if out is None else out

@@ -75,7 +75,7 @@ MATMUL_CACHE_FILE = Variable(
     "CJ_MATMUL_TUNE_CACHE_FILE",
     "path",
     "",
-    "the tuning cache of products; unset, `lightning-matmul.json` of the cache folder",
+    "the tuning cache of products; unset, `LUCID_TUNE_CACHE`, else `tuning.json` of the cache folder",
 )
 MATMUL_NO_BUCKETS = Variable(
     "CJ_MATMUL_DISABLE_PROMOTED_BUCKETS",

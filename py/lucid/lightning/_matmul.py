@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Callable
 from typing import Any
 
 from lucid import _C, errors
-from lucid._tuning import Tuner, cache_folder
+from lucid._tuning import Tuner, shared
 from lucid.lightning import _arrays, _direct, _dispatch, _env
 from lucid.lightning._arrays import Given, given, output, shaped, sizes
 
@@ -29,9 +27,6 @@ LARGE_MACS = 1 << 27
 # Products of more take seconds, and are not computed several times to learn which way is the fastest.
 MOST_TIMED_MACS = 1 << 36
 PANEL = 512
-
-_lock = threading.Lock()
-_tuners: dict[str, Tuner] = {}
 
 
 def _library(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
@@ -60,11 +55,7 @@ MODES: dict[str, Callable[..., Tensor]] = {"library": _library, "transposed": _t
 
 def _tuner() -> Tuner:
     """The tuner of the cache file that the environment names now."""
-    path = _env.MATMUL_CACHE_FILE.raw or os.fspath(cache_folder() / "lightning-matmul.json")
-    with _lock:
-        if path not in _tuners:
-            _tuners[path] = Tuner(path)
-        return _tuners[path]
+    return shared(_env.MATMUL_CACHE_FILE.raw or None)
 
 
 def _bucket(size: int) -> int:
@@ -112,16 +103,16 @@ def matmul_reset_tuning(*, file: bool = False) -> None:
     timed again.
 
     Args:
-        file (bool, default: False): Remove the cache file too.
+        file (bool, default: False): Remove what the cache file knows of products too.
     """
-    _tuner().reset(file=file)
-    with _lock:
-        _tuners.clear()
+    if file:
+        _tuner().forget("matmul ")
+    _tuner().reset()
 
 
 def matmul_tuning() -> dict[str, dict[str, Any]]:
     """The remembered ways of products: by bucket or shape, the choice and the times in microseconds."""
-    return {key: entry.to_json() for key, entry in _tuner().entries().items()}
+    return {key: entry.to_json() for key, entry in _tuner().entries().items() if key.startswith("matmul ")}
 
 
 def _operands(op: str, a: Any, b: Any) -> tuple[Given, Given]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -267,21 +268,22 @@ def exported() -> lc.GraphIR:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_core_ml(tmp_path: Path) -> None:
+def test_core_ml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import coremltools
+
     g = exported()
     path = tmp_path / "model.mlpackage"
-    if importlib.util.find_spec("coremltools") is None:
+    written = coreml.export_coreml(g, path)
+    assert written["inputs"] == {"x": (1, 3, 8, 8)} and written["outputs"] == {"a": (16, 4)}
+    spec = coremltools.utils.load_spec(str(path))
+    assert spec.WhichOneof("Type") == "mlProgram"
+    assert [i.name for i in spec.description.input] == ["x"] and [o.name for o in spec.description.output] == ["a"]
+    assert list(spec.description.output[0].type.multiArrayType.shape) == [16, 4]
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "coremltools", None)
         with pytest.raises(errors.RuntimeError, match="pip install coremltools"):
-            coreml.export_coreml(g, path)
-    else:
-        import coremltools
-
-        written = coreml.export_coreml(g, path)
-        assert written["inputs"] == {"x": (1, 3, 8, 8)} and written["outputs"] == {"a": (16, 4)}
-        spec = coremltools.utils.load_spec(str(path))
-        assert spec.WhichOneof("Type") == "mlProgram"
-        assert [i.name for i in spec.description.input] == ["x"] and [o.name for o in spec.description.output] == ["a"]
-        assert list(spec.description.output[0].type.multiArrayType.shape) == [16, 4]
+            coreml.export_coreml(g, tmp_path / "other.mlpackage")
+        assert not (tmp_path / "other.mlpackage").exists()
     arrange = lc.GraphIR()
     ids = [arrange.add_tensor((2, 2)) for _ in range(4)]
     arrange.add_node("qkv_arrange", ids[:1], ids[1:], {"seq_len": 2, "head_dim": 2})

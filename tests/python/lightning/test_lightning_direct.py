@@ -38,6 +38,10 @@ CALLS: dict[str, tuple[Operands, Callable[..., Any]]] = {
         lambda: (array(6, 4), array(6, 4)),
         lambda q, k: lc.attention_forward(q, k, k, 6, 4, False, "cpu"),
     ),
+    "attention_forward of flat ones": (
+        lambda: (array(24), array(24)),
+        lambda q, k: lc.attention_forward(q, k, k, 6, 4, True, "cpu"),
+    ),
     "matmul2d": (lambda: (array(9, 4), array(4, 7)), lambda a, b: lc.matmul2d(a, b, "cpu")),
     "matmul2d of transposes": (lambda: (array(4, 9).T, array(7, 4).T), lambda a, b: lc.matmul2d(a, b, "cpu")),
     "conv2d_nchw": (
@@ -65,6 +69,60 @@ def test_the_same_as_the_long_way(name: str, monkeypatch: pytest.MonkeyPatch) ->
     long = call(*operands)
     assert type(direct) is np.ndarray and direct.dtype == np.float32 and direct.flags.writeable
     assert direct.shape == long.shape and direct.tobytes() == long.tobytes()
+
+
+INTO: dict[str, tuple[Operands, tuple[int, ...], Callable[..., Any]]] = {
+    "attention2d_into": (
+        lambda: (array(5, 4), array(5, 4), array(5, 4)),
+        (5, 4),
+        lambda q, k, v, out: lc.attention2d_into(q, k, v, out, False, "cpu"),
+    ),
+    "attention_into, flat": (
+        lambda: (array(20), array(20), array(20)),
+        (20,),
+        lambda q, k, v, out: lc.api.attention_into(q, k, v, out, 5, 4, False, "cpu"),
+    ),
+    "conv2d_nchw_into": (
+        lambda: (array(1, 2, 6, 6), array(3, 2, 3, 3), array(3)),
+        (1, 3, 6, 6),
+        lambda x, w, b, out: lc.conv2d_nchw_into(x, w, b, out, 1, 1, 1, 1, "cpu"),
+    ),
+    "conv2d_nchw_into without bias": (
+        lambda: (array(1, 2, 6, 6), array(3, 2, 3, 3)),
+        (1, 3, 4, 4),
+        lambda x, w, out: lc.conv2d_nchw_into(x, w, None, out, device="cpu"),
+    ),
+    "matrix_sub_into": (
+        lambda: (array(4, 3), array(4, 3)),
+        (4, 3),
+        lambda a, b, out: lc.matrix_sub_into(a, b, out, 4, 3, "cpu"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", INTO)
+def test_the_same_in_the_callers_memory(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    make, shape, call = INTO[name]
+    operands = make()
+    direct, long = np.full(shape, np.nan, np.float32), np.full(shape, np.nan, np.float32)
+    taken: list[object] = []
+    shown = _direct.shown
+    monkeypatch.setattr(_direct, "shown", lambda *args: taken.append(made := shown(*args)) or made)
+    call(*operands, direct)
+    assert taken and taken[-1] is not None, "the direct way was not taken"
+    monkeypatch.setattr(_direct, "shown", lambda *_: None)
+    call(*operands, long)
+    assert np.isfinite(long).all() and direct.tobytes() == long.tobytes()
+    # Memory that an operand has too is refused by both.
+    for way in (shown, lambda *_: None):
+        monkeypatch.setattr(_direct, "shown", way)
+        whole = array(4 * int(np.prod(shape)))
+        first = whole[: operands[0].size].reshape(operands[0].shape)
+        out = whole[1 : 1 + int(np.prod(shape))].reshape(shape)
+        before = whole.copy()
+        with pytest.raises(lucid.errors.ValueError, match="overlaps"):
+            call(first, *operands[1:], out)
+        assert whole.tobytes() == before.tobytes()
 
 
 @pytest.mark.parametrize("place", ["apart", "the first operand", "the second operand"])

@@ -1,0 +1,247 @@
+//! The smallest set of primitives, and the others in its terms.
+//!
+//! A dozen primitives suffice: [`SMALLEST`], with movement (views), casts and constants. [`decompose`] rewrites a graph into
+//! them; what it leaves, [`reason`] says why. It is the reference that kernels are compared with and the least that a new
+//! backend has to have; nothing of it is fast. A comparison is a number 0 or 1, a choice a product with it: so where one
+//! side is infinite or NaN, the other side is not what is chosen. Depends on the public ops, which it records over tensors
+//! without memory.
+
+mod elements;
+mod structure;
+
+use super::contract::restrided;
+use super::{Graph, Info, Recorder, Step, Value};
+use crate::dispatch::{self, Prim};
+use crate::{DType, Device, Error, Result, Tensor};
+use lucid_ir::ops::{
+    binary::BinaryOp, compare::CompareOp, create::CreateOp, reduce::ReduceOp, transfer::TransferOp, unary::UnaryOp,
+};
+use lucid_ir::Meta;
+use std::collections::HashMap;
+
+/// The names of the primitives that all others are made of.
+pub const SMALLEST: [&str; 12] =
+    ["log2", "exp2", "sin", "sqrt", "reciprocal", "add", "mul", "remainder", "lt", "sum", "amax", "copy"];
+
+/// Is it one of the smallest set, or a movement, a cast or a constant?
+pub fn is_smallest(prim: &Prim) -> bool {
+    match prim {
+        Prim::Unary(op) => {
+            matches!(op, UnaryOp::Log2 | UnaryOp::Exp2 | UnaryOp::Sin | UnaryOp::Sqrt | UnaryOp::Reciprocal)
+        }
+        Prim::Binary(op) => matches!(op, BinaryOp::Add | BinaryOp::Mul | BinaryOp::Remainder),
+        Prim::Compare(op) => matches!(op, CompareOp::Lt),
+        Prim::Reduce(op, _) => matches!(op, ReduceOp::Sum | ReduceOp::Max),
+        Prim::Create(op) => matches!(op, CreateOp::Full { .. } | CreateOp::Arange { .. }),
+        Prim::Transfer(op) => match op {
+            TransferOp::Copy | TransferOp::Cast { .. } | TransferOp::Move { .. } => true,
+        },
+        Prim::View(_) => true,
+        Prim::Random(_)
+        | Prim::Select(_)
+        | Prim::Scan(_)
+        | Prim::Index(_)
+        | Prim::Sort(_)
+        | Prim::Contract(_)
+        | Prim::Linalg(_)
+        | Prim::Fft(_)
+        | Prim::Conv(_)
+        | Prim::Pool(_)
+        | Prim::Nn(_)
+        | Prim::Norm(_)
+        | Prim::Loss(_)
+        | Prim::Quantized(_) => false,
+    }
+}
+
+/// Why a primitive is not made of the smallest set.
+pub fn reason(prim: &Prim) -> &'static str {
+    match prim {
+        Prim::Random(_) => "the counter-based generator works on the bits of integers",
+        Prim::Linalg(_) => "factorisations are iterations, whose steps depend on the elements",
+        Prim::Fft(_) => "complex numbers are pairs, which the smallest set has no primitive for",
+        Prim::Quantized(_) => "packed words are taken apart bit by bit",
+        Prim::Binary(
+            BinaryOp::BitwiseAnd
+            | BinaryOp::BitwiseOr
+            | BinaryOp::BitwiseXor
+            | BinaryOp::LeftShift
+            | BinaryOp::RightShift
+            | BinaryOp::NextAfter,
+        ) => "it works on the bits of numbers",
+        Prim::Binary(BinaryOp::Gcd | BinaryOp::Lcm) => "Euclid's iteration, whose steps depend on the elements",
+        Prim::Unary(_) | Prim::Binary(_) => "a function without a closed form in the smallest set, or of other dtypes",
+        Prim::Pool(_) | Prim::Conv(_) | Prim::Index(_) => "it writes where elements, or windows that overlap, say",
+        Prim::Scan(_) => "each element depends on the one before it by more than a sum",
+        Prim::Create(_)
+        | Prim::Transfer(_)
+        | Prim::Compare(_)
+        | Prim::Select(_)
+        | Prim::Reduce(..)
+        | Prim::Sort(_)
+        | Prim::Contract(_)
+        | Prim::Nn(_)
+        | Prim::Norm(_)
+        | Prim::Loss(_)
+        | Prim::View(_) => "not defined for operands of these dtypes",
+    }
+}
+
+/// Rewrites all steps that can be into the smallest set. Gives the names of those that stay, each with the reason.
+///
+/// # Errors
+/// What recording the parts reports.
+///
+/// # Examples
+/// ```
+/// use lucid::graph::decompose::decompose;
+/// use lucid::graph::{Program, Recorder};
+/// use lucid::{tensor, testing::assert_close};
+/// let x = tensor([0.5, -1.0])?;
+/// let recorder = Recorder::begin(&[x.clone()], false)?;
+/// let y = x.tanh()?;
+/// let made = recorder.value_of(&y);
+/// let mut graph = recorder.finish()?.graph;
+/// graph.outputs = made.into_iter().collect();
+/// assert!(decompose(&mut graph)?.is_empty());
+/// assert!(!graph.to_string().contains("tanh"));
+/// let program = Program::new(graph, &[])?;
+/// let mut run = program.begin(&[x])?;
+/// run.run(None)?;
+/// assert_close(&run.value(program.graph().outputs[0])?, [0.46211716, -0.7615942]);
+/// # lucid::Result::<()>::Ok(())
+/// ```
+pub fn decompose(graph: &mut Graph) -> Result<Vec<(&'static str, &'static str)>> {
+    let mut left = Vec::new();
+    let steps = std::mem::take(&mut graph.steps);
+    let split = graph.split;
+    for (at, step) in steps.into_iter().enumerate() {
+        if at == split {
+            graph.split = graph.steps.len();
+        }
+        match &step {
+            Step::Op { prim, inputs, out, meta, .. } if !is_smallest(prim) => {
+                match parts(graph, prim, inputs, meta, *out)? {
+                    Some(sub) => splice(graph, sub, inputs, *out)?,
+                    None => {
+                        left.push((prim.name(), reason(prim)));
+                        graph.steps.push(step);
+                    }
+                }
+            }
+            Step::Op { .. }
+            | Step::View { .. }
+            | Step::Assign { .. }
+            | Step::IndexInto { .. }
+            | Step::Draw { .. }
+            | Step::Eval { .. }
+            | Step::Host { .. } => graph.steps.push(step),
+        }
+    }
+    graph.split = graph.split.min(graph.steps.len());
+    graph.verify()?;
+    Ok(left)
+}
+
+/// The parts of one step, as a graph whose inputs are the step's and whose one result lies as the step's does.
+fn parts(graph: &Graph, prim: &Prim, inputs: &[Value], meta: &Meta, out: Value) -> Result<Option<Graph>> {
+    let hollow = |info: &Info| {
+        let meta = Meta { shape: info.shape.clone(), dtype: info.dtype };
+        dispatch::create_plain(Prim::Create(CreateOp::Full { value: 0.into() }), meta, Device::Meta)
+    };
+    let x = inputs.iter().map(|&v| hollow(graph.info(v)?)).collect::<Result<Vec<Tensor>>>()?;
+    let strides = graph.info(out)?.strides.clone();
+    let recorder = Recorder::begin(&x, true)?;
+    let made = crate::no_grad(|| expand(prim, &x, meta))?;
+    let Some(made) = made else { return Ok(None) };
+    let same = made.shape() == &meta.shape[..] && made.dtype() == meta.dtype;
+    if !same {
+        let why = format!("{} decomposes to {:?} {}", prim.name(), made.shape(), made.dtype());
+        return Err(Error::runtime("decompose", why));
+    }
+    // A storage of its own, as the step's result has.
+    let made = crate::no_grad(|| restrided(&made.copy()?, &strides))?;
+    let value = recorder.value_of(&made).ok_or_else(|| Error::runtime("decompose", "a result was not recorded"))?;
+    let mut sub = recorder.finish()?.graph;
+    sub.outputs = vec![value];
+    let device = graph.info(out)?.device;
+    sub.place(device)?;
+    Ok(Some(sub))
+}
+
+/// Puts the parts in the place of the step.
+fn splice(graph: &mut Graph, sub: Graph, inputs: &[Value], out: Value) -> Result<()> {
+    let Graph { infos, inputs: given, constants, steps, outputs, .. } = sub;
+    let mut to: HashMap<Value, Value> = given.into_iter().zip(inputs.iter().copied()).collect();
+    to.extend(outputs.iter().map(|&v| (v, out)));
+    let first = graph.infos.len() as Value;
+    let mut fresh = Vec::new();
+    for (v, info) in infos.into_iter().enumerate() {
+        let v = v as Value;
+        if let std::collections::hash_map::Entry::Vacant(place) = to.entry(v) {
+            place.insert(first + fresh.len() as Value);
+            fresh.push(info);
+        } else if outputs.first() == Some(&v) {
+            graph.infos[out as usize] = info;
+        }
+    }
+    graph.infos.extend(fresh);
+    let map = |v: Value| to.get(&v).copied().unwrap_or(v);
+    let begin = first as usize;
+    let root = map(graph.infos[out as usize].root);
+    for info in &mut graph.infos[begin..] {
+        info.root = map(info.root);
+    }
+    // What shows the step's result shows the storage that it lies in now.
+    for info in graph.infos[..begin].iter_mut().filter(|info| info.root == out) {
+        info.root = root;
+    }
+    graph.infos[out as usize].root = root;
+    graph.constants.extend(constants.into_iter().map(|(v, t)| (map(v), t)));
+    for mut step in steps {
+        step.rename(map);
+        match &mut step {
+            Step::Op { out, .. } | Step::View { out, .. } => *out = map(*out),
+            Step::Assign { .. }
+            | Step::IndexInto { .. }
+            | Step::Draw { .. }
+            | Step::Eval { .. }
+            | Step::Host { .. } => {}
+        }
+        graph.steps.push(step);
+    }
+    Ok(())
+}
+
+/// A primitive in terms of the smallest set; `None` where there are none.
+fn expand(prim: &Prim, x: &[Tensor], meta: &Meta) -> Result<Option<Tensor>> {
+    let wide = |dtype: DType| matches!(dtype, DType::F32 | DType::F64);
+    let plain = |dtype: DType| wide(dtype) || matches!(dtype, DType::Bool | DType::I64);
+    if !plain(meta.dtype) || !x.iter().all(|t| plain(t.dtype())) {
+        return Ok(None);
+    }
+    match prim {
+        Prim::Unary(_) | Prim::Binary(_) | Prim::Compare(_) | Prim::Select(_) => {
+            let real = x.iter().any(|t| wide(t.dtype())) || matches!(prim, Prim::Compare(_) | Prim::Select(_));
+            if real {
+                elements::expand(prim, x, meta)
+            } else {
+                Ok(None)
+            }
+        }
+        Prim::Create(_)
+        | Prim::Reduce(..)
+        | Prim::Scan(_)
+        | Prim::Index(_)
+        | Prim::Sort(_)
+        | Prim::Contract(_)
+        | Prim::Conv(_)
+        | Prim::Pool(_)
+        | Prim::Nn(_)
+        | Prim::Norm(_)
+        | Prim::Loss(_) => structure::expand(prim, x, meta),
+        Prim::Random(_) | Prim::Transfer(_) | Prim::View(_) | Prim::Linalg(_) | Prim::Fft(_) | Prim::Quantized(_) => {
+            Ok(None)
+        }
+    }
+}
