@@ -2,15 +2,16 @@
 
 `script` and `trace` return what they are given, so that code written for both runs and trains as before. Decorators
 (`ignore`, `unused`, `export`, …) return their function, `is_scripting` and `is_tracing` are `False`, and annotations
-(`Final`, `annotate`, `interface`) mean what they mean to a type checker. What would need a scripted program (`save`,
-`load`, `CompilationUnit`) raises an error that says what to use instead; switches of PyTorch's compiler warn once that
-they change nothing.
+(`Final`, `annotate`, `interface`) mean what they mean to a type checker. `save` writes the ops of what was traced, and
+`load` gives a module that runs them. What would need a scripted program (`CompilationUnit`) raises an error that says
+what to use instead; switches of PyTorch's compiler warn once that they change nothing.
 """
 
 import builtins
 import contextlib
 import types
 import typing
+import weakref
 from collections import namedtuple
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar, Union, get_args, get_origin
@@ -242,7 +243,20 @@ def trace(
     _traced(func, call, example_inputs, example_kwarg_inputs, check_trace, check_tolerance)
     for inputs in check_inputs or ():
         _traced(func, call, tuple(inputs), None, check_trace, check_tolerance)
+    given = example_inputs if builtins.isinstance(example_inputs, tuple) else (example_inputs,)
+    _remember(func, () if example_inputs is None else given, dict(example_kwarg_inputs or {}))
     return func
+
+
+def _remember(obj: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Keeps an example for `save`, and gives a module the method."""
+    try:
+        _EXAMPLES[obj] = (args, kwargs)
+    except TypeError:
+        return  # Of what has no weak references nothing is kept.
+    if builtins.isinstance(obj, Module) and not hasattr(obj, "save"):
+        kept = weakref.ref(obj)
+        obj.__dict__["save"] = lambda f, _extra_files=None: save(kept(), f, _extra_files)
 
 
 def trace_module(
@@ -287,6 +301,9 @@ def trace_module(
             method = mod if name == "forward" else getattr(mod, name)
             given: tuple[Any, Any] = ((), args) if example_inputs_is_kwarg else (args, None)
             _traced(mod, method, *given, check_trace, check_tolerance)
+    if "forward" in inputs and not example_inputs_is_kwarg:
+        example = inputs["forward"]
+        _remember(mod, example if builtins.isinstance(example, tuple) else (example,), {})
     return mod
 
 
@@ -415,23 +432,64 @@ def isinstance(obj: Any, target_type: Any) -> bool:
 
 _SAVED = "there are no scripts; save the state dict with lucid.save, and build the module by its class"
 
+#: The examples that functions and modules were traced with.
+_EXAMPLES: weakref.WeakKeyDictionary[Any, tuple[tuple[Any, ...], dict[str, Any]]] = weakref.WeakKeyDictionary()
+
 
 def save(m: Any, f: Any, _extra_files: Any = None) -> None:
-    """Writes a scripted module in PyTorch.
+    """Writes the ops of a module or function that was traced, and its tensors, to a file.
+
+    It is called once more with the example that `trace` was given, and what it does is written: sizes, numbers and
+    control flow are the example's.
+
+    Args:
+        m: What `trace` was called with, or what `load` has given.
+        f: A file, or its path.
 
     Raises:
-        NotImplementedError: always; there are no scripts. `lucid.save` writes state dicts and whole modules.
+        NotImplementedError: for what was not traced. `lucid.save` writes state dicts and whole modules.
+        RuntimeError: for ops that cannot be written: it names them.
+
+    Example:
+        >>> import io
+        >>> file = io.BytesIO()
+        >>> lucid.jit.save(lucid.jit.trace(lucid.nn.Linear(2, 1), lucid.ones(1, 2)), file)
+        >>> _ = file.seek(0)
+        >>> lucid.jit.load(file)(lucid.ones(1, 2)).shape
+        lucid.Size([1, 1])
     """
-    raise errors.NotImplementedError(f"jit.save(): {_SAVED}")
+    from lucid.jit import _program
+
+    if _extra_files:
+        raise errors.NotImplementedError("jit.save(): _extra_files is not there; write them beside the file")
+    if builtins.isinstance(m, _program.TracedProgram):
+        m.save(f)
+        return
+    try:
+        example = _EXAMPLES.get(m)
+    except TypeError:
+        example = None
+    if example is None:
+        raise errors.NotImplementedError(f"jit.save(): call jit.trace(m, example) first, or: {_SAVED}")
+    _program.write(*_program.record(m, *example), f)
 
 
 def load(f: Any, map_location: Any = None, _extra_files: Any = None, _restore_shapes: bool = False) -> Any:
-    """Reads a scripted module in PyTorch.
+    """Reads what `save` has written; no code of the file runs.
+
+    Args:
+        f: A file, or its path.
+        map_location: The device of its tensors.
+
+    Returns:
+        A module, `TracedProgram`: its call runs the ops, with gradients; parameters have the names that they had.
 
     Raises:
-        NotImplementedError: always; scripts are not run. Load a state dict with `lucid.load` instead.
+        RuntimeError: for other files, such as PyTorch's scripts: load a state dict with `lucid.load` instead.
     """
-    raise errors.NotImplementedError(f"jit.load(): scripts are not run; {_SAVED}, then load it with lucid.load")
+    from lucid.jit import _program
+
+    return _program.read(f, map_location)
 
 
 def save_jit_module_to_flatbuffer(m: Any, f: Any, _extra_files: Any = None) -> None:

@@ -69,10 +69,23 @@ def _binary(name: str, op: str, swap: bool = False) -> None:
 for _name, _op in {
     **{"add": "Add", "sub": "Sub", "mul": "Mul", "minimum": "Min", "maximum": "Max"},
     **{"gt": "Greater", "ge": "GreaterOrEqual", "lt": "Less", "le": "LessOrEqual", "eq": "Equal"},
-    **{"logical_and": "And", "logical_or": "Or", "logical_xor": "Xor", "bitwise_and": "And", "bitwise_or": "Or"},
+    **{
+        "logical_and": "And",
+        "logical_or": "Or",
+        "logical_xor": "Xor",
+    },
 }.items():
     _binary(_name, _op)
 _binary("rsub", "Sub", swap=True)
+
+
+@rule("bitwise_not", "bitwise_and", "bitwise_or", "bitwise_xor")
+def _bits(g: Builder, input: Any, other: Any = None) -> Any:
+    kind = {"bitwise_not": "Not", "bitwise_and": "And", "bitwise_or": "Or", "bitwise_xor": "Xor"}[g.op]
+    operands = [input] if g.op == "bitwise_not" else [input, other]
+    logical = all(isinstance(x, bool) or (isinstance(x, Tensor) and x.dtype == lucid.bool) for x in operands)
+    names = [g.of(input)] if g.op == "bitwise_not" else list(_operands(g, input, other))
+    return g.emit(kind if logical else f"Bitwise{kind}", *names)
 
 
 @rule("ne")

@@ -88,12 +88,18 @@ class GELU(Module):
 class Tanh(Module):
     """`tanh(x)`."""
 
+    def __init__(self) -> None:
+        super().__init__()
+
     def forward(self, input: Tensor) -> Tensor:
         return F.tanh(input)
 
 
 class Sigmoid(Module):
     """`1 / (1 + exp(-x))`."""
+
+    def __init__(self) -> None:
+        super().__init__()
 
     def forward(self, input: Tensor) -> Tensor:
         return F.sigmoid(input)
@@ -268,6 +274,9 @@ class ReLU6(Hardtanh):
 class LogSigmoid(Module):
     """`log(1 / (1 + exp(-x)))`, without overflow."""
 
+    def __init__(self) -> None:
+        super().__init__()
+
     def forward(self, input: Tensor) -> Tensor:
         return F.logsigmoid(input)
 
@@ -275,12 +284,18 @@ class LogSigmoid(Module):
 class Softsign(Module):
     """`x / (1 + |x|)`."""
 
+    def __init__(self) -> None:
+        super().__init__()
+
     def forward(self, input: Tensor) -> Tensor:
         return F.softsign(input)
 
 
 class Tanhshrink(Module):
     """`x - tanh(x)`."""
+
+    def __init__(self) -> None:
+        super().__init__()
 
     def forward(self, input: Tensor) -> Tensor:
         return F.tanhshrink(input)
@@ -394,6 +409,9 @@ class Softmin(_AlongDim):
 
 class Softmax2d(Module):
     """`softmax` over the channels of (N, C, H, W) or (C, H, W)."""
+
+    def __init__(self) -> None:
+        super().__init__()
 
     def forward(self, input: Tensor) -> Tensor:
         if input.dim() not in (3, 4):
