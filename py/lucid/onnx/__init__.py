@@ -14,6 +14,7 @@ import lucid
 from lucid import Tensor
 from lucid._recorder import Call, Recorder
 from lucid.nn.modules.module import Module
+from lucid.onnx import _layer_rules as _layer_rules
 from lucid.onnx._build import Builder, elem_type
 from lucid.onnx._build import OnnxExporterError as OnnxExporterError
 from lucid.onnx._decompose import DECOMPOSED
