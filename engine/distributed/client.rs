@@ -160,8 +160,14 @@ impl Client {
         self.news.wait_for(&mut self.inbox.lock(), at_most);
     }
 
-    /// Waits for an answer: its fields, or why there is none. Ends early where the group of that name has failed.
-    pub(super) fn answer(&self, id: u64, group: Option<&str>, until: Option<Instant>) -> Result<Fields, String> {
+    /// Waits for an answer: its fields, or why there is none. Ends early where the group, given by its name and members,
+    /// has failed or lost a member: what all members have to call gets no answer then.
+    pub(super) fn answer(
+        &self,
+        id: u64,
+        group: Option<(&str, &[usize])>,
+        until: Option<Instant>,
+    ) -> Result<Fields, String> {
         let mut inbox = self.inbox.lock();
         loop {
             if let Some(mut fields) = inbox.replies.remove(&id) {
@@ -174,7 +180,10 @@ impl Client {
                 };
             }
             let why = match group {
-                Some(group) => inbox.failure(group),
+                Some((group, members)) => {
+                    let gone = || members.iter().find_map(|m| inbox.gone.get(m)).map(|(why, _)| why);
+                    inbox.failure(group).or_else(gone)
+                }
                 None => inbox.closed.as_ref(),
             };
             if let Some(why) = why {

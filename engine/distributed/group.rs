@@ -278,7 +278,7 @@ impl Core {
         let (size, rank) = (number(self.members.len() as u64), number(self.rank as u64));
         let own = own.to_string();
         let id = client.ask("open", &[self.name.as_bytes(), &size, &rank, own.as_bytes()]);
-        let granted = client.answer(id, Some(&self.name), until)?;
+        let granted = client.answer(id, Some((self.name.as_str(), self.members.as_slice())), until)?;
         let addresses: Vec<SocketAddr> = granted.iter().filter_map(|a| text(Some(a)).parse().ok()).collect();
         self.addresses.lock().clone_from(&addresses);
         let opened = mlx::Group::ring(&addresses, self.rank);
@@ -306,7 +306,7 @@ impl Core {
         *self.flight.lock() = Some(Flight { id, seq, op, began, timeout, late_since: None, aborted: false });
         // Nobody moves data before all are there: MLX's threads would spin while they wait for a peer, and what is not
         // the same everywhere would arrive as something else.
-        let agreed = client.answer(id, Some(&self.name), until);
+        let agreed = client.answer(id, Some((self.name.as_str(), self.members.as_slice())), until);
         let moved = agreed.and_then(|_| match step {
             Step::Meet(value) => Ok(Ok(value)),
             Step::Move(data) => self.ring(until).map(|ring| data(&ring)),

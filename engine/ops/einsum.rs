@@ -73,6 +73,16 @@ enum Label {
     Dots(usize),
 }
 
+impl Label {
+    /// As messages call it.
+    fn named(self) -> String {
+        match self {
+            Label::Letter(c) => format!("subscript {c:?}"),
+            Label::Dots(place) => format!("dimension {place} from the end of `...`"),
+        }
+    }
+}
+
 fn fail<T>(why: impl Into<String>) -> Result<T> {
     Err(Error::runtime("einsum", why))
 }
@@ -158,10 +168,7 @@ fn einsum_body(equation: &str, operands: &[Tensor]) -> Result<Tensor> {
         let has =
             |(own, x): &(&Vec<Label>, &Tensor)| own.iter().zip(x.shape()).any(|(&l, &m)| l == label && m == known);
         let other = inputs.iter().zip(operands).position(|pair| has(&pair)).unwrap_or(i);
-        let what = match label {
-            Label::Letter(c) => format!("subscript {c:?}"),
-            Label::Dots(place) => format!("dimension {place} from the end of `...`"),
-        };
+        let what = label.named();
         let why = format!(
             "{what} has size {n} for operand {i}, which does not broadcast with size {known} of operand {other}"
         );
@@ -188,10 +195,10 @@ fn einsum_body(equation: &str, operands: &[Tensor]) -> Result<Tensor> {
     };
     for (i, label) in output.iter().enumerate() {
         if output[..i].contains(label) {
-            return fail(format!("the output of {equation:?} names {label:?} more than once"));
+            return fail(format!("the output of {equation:?} names {} more than once", label.named()));
         }
         if !sizes.iter().any(|s| s.0 == *label) {
-            return fail(format!("the output of {equation:?} names {label:?}, which no operand has"));
+            return fail(format!("the output of {equation:?} names {}, which no operand has", label.named()));
         }
     }
     let summed = sizes.iter().map(|s| s.0).filter(|l| !output.contains(l));

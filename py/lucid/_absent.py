@@ -213,7 +213,7 @@ ABSENT: dict[str, dict[str, str]] = {
     "autograd.profiler": _names(
         TRACES,
         """DeviceType EnforceUnique EventList FunctionEvent KinetoStepTracker MemRecordsAcc ProfilerActivity
-        ProfilerConfig ProfilerState emit_itt emit_nvtx kineto_available load_nvprof parse_nvprof_trace""",
+        ProfilerConfig ProfilerState emit_itt emit_nvtx load_nvprof parse_nvprof_trace""",
     ),
     "autograd.gradcheck": _names(
         DEPRECATED, "get_analytical_jacobian get_numerical_jacobian get_numerical_jacobian_wrt_specific_input"
@@ -253,8 +253,7 @@ ABSENT: dict[str, dict[str, str]] = {
     },
     "profiler": _names(
         TRACES,
-        """CuspyConfig DeviceType ExecutionTraceObserver PerformanceMetricsConfig ProfilerActivityConfig RecordScope
-        kineto_available""",
+        """CuspyConfig DeviceType ExecutionTraceObserver PerformanceMetricsConfig ProfilerActivityConfig RecordScope""",
     ),
     "return_types": {
         **_names(

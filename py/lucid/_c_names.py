@@ -33,6 +33,11 @@ def _get_accelerator(check: bool | None = None) -> Any:
     return lucid.device("gpu")
 
 
+def _cuda_isInBadFork() -> bool:
+    """Whether this process was forked after CUDA was used, which breaks it: `False`."""
+    return False
+
+
 def _former(*args: Any, **kwargs: Any) -> bool:
     """A switch of PyTorch's compiler of scripts, which is not there: off, before and after."""
     return False
@@ -124,7 +129,13 @@ class _nn:
 _NAMES = frozenset(
     (
         *("DispatchKey", "DispatchKeySet", "Graph", "ScriptFunction", "Value", "_ExcludeDispatchKeyGuard", "_nn"),
-        *("_get_accelerator", "_get_privateuse1_backend_name", "_get_tracing_state", "_log_api_usage_once"),
+        *(
+            "_cuda_isInBadFork",
+            "_get_accelerator",
+            "_get_privateuse1_backend_name",
+            "_get_tracing_state",
+            "_log_api_usage_once",
+        ),
     )
 )
 

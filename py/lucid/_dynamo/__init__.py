@@ -13,6 +13,7 @@ from lucid._dynamo import eval_frame as eval_frame
 from lucid._dynamo import exc as exc
 from lucid._dynamo import utils as utils
 from lucid._dynamo.eval_frame import OptimizedModule as OptimizedModule
+from lucid._dynamo.eval_frame import is_dynamo_supported as is_dynamo_supported
 from lucid.compiler import allow_in_graph as allow_in_graph
 from lucid.compiler import assume_constant_result as assume_constant_result
 from lucid.compiler import disable as disable
@@ -70,11 +71,6 @@ def graph_break(msg: str = "") -> None:
 def run(fn: Callable[..., Any] | None = None) -> Any:
     """Marks a function that runs what is compiled and compiles no more. Returns it."""
     return fn if fn is not None else lambda given: given
-
-
-def is_dynamo_supported() -> bool:
-    """Whether PyTorch's tracer is there: `False`."""
-    return False
 
 
 def is_inductor_supported() -> bool:

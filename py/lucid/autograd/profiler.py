@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from lucid._absent import teller
 from lucid._profile import profile as profile
+from lucid.profiler import kineto_available as kineto_available
 from lucid.profiler import record_function as record_function
 
 if not TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Collectives as events of the profiler: category `communication`, from the call to its end."""
+"""Collectives as events of the profiler: category `communication`, from the call until the result is waited for."""
 
 from __future__ import annotations
 

@@ -67,6 +67,11 @@ class ProcessGroup:
         self.ranks, self.backend, self.timeout = ranks, backend, timeout
         self.group_name = group.name
 
+    def _alive(self) -> _C._Group:
+        if self._group is None:
+            raise errors.ValueError("Invalid process group specified: it was destroyed")
+        return self._group
+
     @property
     def native(self) -> Any:
         """The engine's group; while a profiler records, one that tells it of each operation.
@@ -74,20 +79,21 @@ class ProcessGroup:
         Raises:
             ValueError: after `destroy_process_group`.
         """
-        if self._group is None:
-            raise errors.ValueError("Invalid process group specified: it was destroyed")
+        group = self._alive()
+        if _C._graph_recording():
+            from lucid.compiler import _trace
+
+            _trace.outside("a collective is called")
         recording = _recorded.profiler()
-        return self._group if recording is None else _recorded.Recorded(self._group, recording)
+        return group if recording is None else _recorded.Recorded(group, recording)
 
     def rank(self) -> int:
         """This process's number in the group."""
-        rank: int = self.native.rank
-        return rank
+        return self._alive().rank
 
     def size(self) -> int:
         """How many members there are."""
-        size: int = self.native.size
-        return size
+        return self._alive().size
 
     def name(self) -> str:
         """The backend's name."""

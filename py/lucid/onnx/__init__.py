@@ -12,13 +12,14 @@ from typing import Any
 
 import lucid
 from lucid import Tensor
+from lucid._recorder import Call, Recorder
 from lucid.nn.modules.module import Module
+from lucid.onnx import _layer_rules as _layer_rules
 from lucid.onnx._build import Builder, elem_type
 from lucid.onnx._build import OnnxExporterError as OnnxExporterError
 from lucid.onnx._decompose import DECOMPOSED
 from lucid.onnx._rules import RULES
 from lucid.utils import _pytree
-from lucid.utils._python_dispatch import TorchDispatchMode
 
 __all__ = ["ONNXProgram", "OnnxExporterError", "export", "is_in_onnx_export"]
 
@@ -55,50 +56,9 @@ class ONNXProgram:
         return [lucid.as_tensor(r) for r in ReferenceEvaluator(self.model_proto).run(None, given)]
 
 
-class _Call:
-    """One op that ran."""
-
-    def __init__(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
-        self.name, self.args, self.kwargs, self.result = name, args, kwargs, result
-        self.outs = [t for t in _pytree.tree_leaves(result) if isinstance(t, Tensor)]
-        # Of tensors that are written later the shapes now.
-        self.shapes = [tuple(t.shape) for t in self.outs]
-
-
-class _Recorder(TorchDispatchMode):
-    """Keeps the ops that depend on the inputs."""
-
-    def __init__(self, inputs: Sequence[Tensor]) -> None:
-        super().__init__()
-        self.calls: list[_Call] = []
-        self.kept: list[Any] = list(inputs)
-        self.depends = {id(t) for t in inputs}
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        name = str(func).split(".")[1]
-        given = [t for t in _pytree.tree_leaves((args, kwargs)) if isinstance(t, Tensor)]
-        depends = any(id(t) in self.depends for t in given)
-        if depends and name in DECOMPOSED:
-            with self:
-                return DECOMPOSED[name](*args, **kwargs)
-        result = func(*args, **kwargs)
-        if not depends:
-            return result
-        inplace = name.endswith("_") and not name.endswith("__") and result is args[0]
-        if name == "__setitem__" or (inplace and given[0]._base is not None):
-            raise OnnxExporterError(f"onnx.export: {name} writes to a part of a tensor; make a new one by cat or where")
-        self.calls.append(_Call(name.rstrip("_") if inplace else name, args, kwargs, result))
-        self.kept.append((args, kwargs, result))
-        self.depends |= {id(t) for t in self.calls[-1].outs}
-        return result
-
-
-def _record(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Tensor], _Recorder, list[Tensor]]:
+def _record(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Tensor], Recorder, list[Tensor]]:
     inputs = [t for t in _pytree.tree_leaves((args, kwargs)) if isinstance(t, Tensor)]
-    recorder = _Recorder(inputs)
+    recorder = Recorder(inputs, OnnxExporterError, "onnx.export", DECOMPOSED)
     with lucid.no_grad(), recorder:
         result = model(*args, **kwargs)
     return inputs, recorder, [t for t in _pytree.tree_leaves(result) if isinstance(t, Tensor)]
@@ -112,7 +72,7 @@ def _varied(shapes: Sequence[tuple[int, ...]], others: Sequence[tuple[int, ...]]
 _SHAPED = {RULES["reshape"], RULES["expand"]}
 
 
-def _check_fixed(call: _Call, other: _Call, depends: set[int]) -> None:
+def _check_fixed(call: Call, other: Call, depends: set[int]) -> None:
     """An error where a number or a constant of an op is not the same for other sizes."""
     mine, theirs = (_pytree.tree_leaves((c.args, c.kwargs)) for c in (call, other))
     for a, b in zip(mine, theirs, strict=True):
@@ -126,7 +86,7 @@ def _check_fixed(call: _Call, other: _Call, depends: set[int]) -> None:
             )
 
 
-def _translate(g: Builder, recorder: _Recorder, others: list[_Call] | None) -> None:
+def _translate(g: Builder, recorder: Recorder, others: list[Call] | None) -> None:
     for i, call in enumerate(recorder.calls):
         g.op, g.shape = call.name, call.shapes[0] if call.shapes else ()
         write = RULES.get(call.name)

@@ -26,6 +26,7 @@ from lucid.profiler._schedule import ProfilerAction, schedule
 from lucid.profiler._trace import (
     Profiler,
     ProfilerActivity,
+    kineto_available,
     profile,
     record_function,
     supported_activities,
@@ -39,6 +40,7 @@ __all__ = [
     "Profiler",
     "ProfilerAction",
     "ProfilerActivity",
+    "kineto_available",
     "profile",
     "record_function",
     "schedule",

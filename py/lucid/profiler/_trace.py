@@ -49,6 +49,11 @@ _owner: Profiler | None = None
 _running: Profiler | None = None
 
 
+def kineto_available() -> bool:
+    """Whether PyTorch's tracer of kernels is there: `False`."""
+    return False
+
+
 def _always(step: int) -> ProfilerAction:
     return ProfilerAction.RECORD
 

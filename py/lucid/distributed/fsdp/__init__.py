@@ -23,6 +23,7 @@ from lucid.nn.modules.module import Module
 __all__ = [
     "BackwardPrefetch",
     "CPUOffload",
+    "CPUOffloadPolicy",
     "FSDPModule",
     "FullOptimStateDictConfig",
     "FullStateDictConfig",
@@ -31,6 +32,7 @@ __all__ = [
     "LocalStateDictConfig",
     "MixedPrecision",
     "MixedPrecisionPolicy",
+    "OffloadPolicy",
     "OptimStateDictConfig",
     "OptimStateKeyType",
     "ShardedOptimStateDictConfig",
@@ -58,6 +60,22 @@ class MixedPrecisionPolicy:
     reduce_dtype: lucid.dtype | None = None
     output_dtype: lucid.dtype | None = None
     cast_forward_inputs: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class OffloadPolicy:
+    """Where the shards are: on the device that they are on. There is no other policy."""
+
+
+class CPUOffloadPolicy(OffloadPolicy):
+    """Shards that are kept on the CPU, which is not there.
+
+    Raises:
+        NotImplementedError: on construction.
+    """
+
+    def __init__(self, pin_memory: bool = True) -> None:
+        raise errors.NotImplementedError("CPUOffloadPolicy: shards stay on the device that they are on")
 
 
 class _Unit:
@@ -249,12 +267,25 @@ def fully_shard(
     mesh: DeviceMesh | None = None,
     reshard_after_forward: bool | None = None,
     mp_policy: MixedPrecisionPolicy | None = None,
+    offload_policy: OffloadPolicy | None = None,
     ignored_params: set[Any] | None = None,
 ) -> Module:
     """Shards a module's parameters over the processes, in place, along their first dimension.
 
     Parameters of submodules that were given to `fully_shard` before are theirs; so call it for the layers first, and
     then for the whole. Make the optimizer afterwards, of the shards. Rank 0's parameters count.
+
+    Args:
+        module: The module, built alike on every process.
+        mesh: A mesh of one dimension; all processes where it is None.
+        reshard_after_forward: Whether the whole parameters are dropped after the forward pass and gathered again in the
+            backward pass (True where it is None), which takes a third gather and less memory.
+        mp_policy: The dtypes to gather and reduce in.
+        offload_policy: None, or an `OffloadPolicy`.
+        ignored_params: Parameters that stay whole, and whose gradients stay each process's own.
+
+    Returns:
+        The module.
 
     Differences from PyTorch: parameters are ordinary ones that hold the shard, `DTensor.of(parameter)` shows what of;
     the whole ones exist for their module's own `forward` alone; a mesh of two dimensions, offloading and gradient

@@ -115,12 +115,18 @@ class GELU(Module):
 class Tanh(Module):
     """`tanh(x)`."""
 
+    def __init__(self) -> None:
+        super().__init__()
+
     def forward(self, input: Tensor) -> Tensor:
         return F.tanh(input)
 
 
 class Sigmoid(Module):
     """`1 / (1 + exp(-x))`."""
+
+    def __init__(self) -> None:
+        super().__init__()
 
     def forward(self, input: Tensor) -> Tensor:
         return F.sigmoid(input)
@@ -348,6 +354,9 @@ class CELU(_Exponential):
 class LogSigmoid(Module):
     """`log(1 / (1 + exp(-x)))`, without overflow."""
 
+    def __init__(self) -> None:
+        super().__init__()
+
     def forward(self, input: Tensor) -> Tensor:
         return F.logsigmoid(input)
 
@@ -355,12 +364,18 @@ class LogSigmoid(Module):
 class Softsign(Module):
     """`x / (1 + |x|)`."""
 
+    def __init__(self) -> None:
+        super().__init__()
+
     def forward(self, input: Tensor) -> Tensor:
         return F.softsign(input)
 
 
 class Tanhshrink(Module):
     """`x - tanh(x)`."""
+
+    def __init__(self) -> None:
+        super().__init__()
 
     def forward(self, input: Tensor) -> Tensor:
         return F.tanhshrink(input)
@@ -470,6 +485,9 @@ class Softmin(_AlongDim):
 
 class Softmax2d(Module):
     """`softmax` over the channels of (N, C, H, W) or (C, H, W)."""
+
+    def __init__(self) -> None:
+        super().__init__()
 
     def forward(self, input: Tensor) -> Tensor:
         if input.dim() not in (3, 4):

@@ -247,34 +247,70 @@ class RNN(RNNBase):
     Arguments as in `RNNBase`, and `nonlinearity`, "tanh" (the default) or "relu", after `num_layers`.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        if "proj_size" in kwargs:
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = "tanh",
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int | None = None,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        if proj_size is not None:
             raise errors.ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
-        if len(args) > 3:
-            self_nonlinearity = args[3]
-            args = args[:3] + args[4:]
-        else:
-            self_nonlinearity = kwargs.pop("nonlinearity", "tanh")
-        if self_nonlinearity not in ("tanh", "relu"):
-            raise errors.ValueError(f"Unknown nonlinearity '{self_nonlinearity}'. Select from 'tanh' or 'relu'.")
-        super().__init__(f"RNN_{self_nonlinearity.upper()}", *args, **kwargs)
-        self.nonlinearity = self_nonlinearity
+        if nonlinearity not in ("tanh", "relu"):
+            raise errors.ValueError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
+        mode = f"RNN_{nonlinearity.upper()}"
+        options = (num_layers, bias, batch_first, dropout, bidirectional)
+        super().__init__(mode, input_size, hidden_size, *options, device=device, dtype=dtype)
+        self.nonlinearity = nonlinearity
 
 
 class LSTM(RNNBase):
     """Long short-term memory over sequences (Hochreiter and Schmidhuber, 1997). Arguments as in `RNNBase`."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__("LSTM", *args, **kwargs)
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        options = (num_layers, bias, batch_first, dropout, bidirectional, proj_size)
+        super().__init__("LSTM", input_size, hidden_size, *options, device=device, dtype=dtype)
 
 
 class GRU(RNNBase):
     """Gated recurrent units over sequences (Cho et al., 2014). Arguments as in `RNNBase`."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        if "proj_size" in kwargs:
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int | None = None,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        if proj_size is not None:
             raise errors.ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
-        super().__init__("GRU", *args, **kwargs)
+        options = (num_layers, bias, batch_first, dropout, bidirectional)
+        super().__init__("GRU", input_size, hidden_size, *options, device=device, dtype=dtype)
 
 
 class RNNCellBase(Module):

@@ -11,7 +11,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def launch(
-    n: int, script: str | Path, *args: str, options: tuple[str, ...] = (), seconds: float = 120.0
+    n: int, script: str | Path, *args: str, options: tuple[str, ...] = (), seconds: float = 300.0
 ) -> subprocess.CompletedProcess[str]:
     """Runs a script of this folder in `n` processes by the launcher."""
     command = [sys.executable, "-m", "lucid.distributed.run", "--nproc-per-node", str(n), *options]

@@ -100,6 +100,36 @@ def test_a_model_with_weights_by_name(device: str, tmp_path: Path) -> None:
     assert ReferenceEvaluator(read).run(None, {"ids": ids.cpu().numpy()})[0].shape[0] == 2
 
 
+def test_operators_and_writes() -> None:
+    def arithmetic(x: lucid.Tensor) -> Any:
+        y = 1 - x / 4
+        y = 2 / (y * y + 3) + 2**x
+        z = x.relu() + 1
+        z += y
+        z.mul_(0.5)
+        w = (x > 0) & ~(x > 1)
+        z = (z @ x.T).data
+        return y, z, w.float(), x - y.max(dim=-1)[0].unsqueeze(-1), x.sum().reshape(1), lucid.clamp(x, max=0.5)
+
+    lucid.manual_seed(4)
+    check(arithmetic, lucid.randn(3, 4))
+
+    def aliased(x: lucid.Tensor) -> lucid.Tensor:
+        z = x + 1
+        rows = z.view(-1)
+        z.mul_(2.0)
+        return rows
+
+    def partly(x: lucid.Tensor) -> lucid.Tensor:
+        z = x + 1
+        z[0] = 0.0
+        return z
+
+    for program in (aliased, partly):
+        with pytest.raises(lucid.onnx.OnnxExporterError, match="part of a tensor"):
+            lucid.onnx.export(program, lucid.ones(2, 2))
+
+
 def test_sizes_that_vary() -> None:
     lucid.manual_seed(2)
     net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(16, 5))

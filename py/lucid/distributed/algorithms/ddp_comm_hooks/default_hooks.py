@@ -77,12 +77,20 @@ def bf16_compress_hook(process_group: Any, bucket: GradBucket) -> Reduced:
     return _compressed(lucid.bfloat16)(process_group, bucket)
 
 
-def fp16_compress_wrapper(hook: Callable[[Any, GradBucket], Any]) -> Callable[[Any, GradBucket], Any]:
-    """The hook, given gradients in float16, and its result in their own dtype."""
-
+def _wrapper(hook: Callable[[Any, GradBucket], Any], dtype: lucid.dtype) -> Callable[[Any, GradBucket], Any]:
     def wrapped(state: Any, bucket: GradBucket) -> Any:
         own = bucket.buffer().dtype
-        bucket.set_buffer(bucket.buffer().to(lucid.float16))
+        bucket.set_buffer(bucket.buffer().to(dtype))
         return _Then(hook(state, bucket), lambda f: f.wait().to(own))
 
     return wrapped
+
+
+def fp16_compress_wrapper(hook: Callable[[Any, GradBucket], Any]) -> Callable[[Any, GradBucket], Any]:
+    """The hook, given gradients in float16, and its result in their own dtype."""
+    return _wrapper(hook, lucid.float16)
+
+
+def bf16_compress_wrapper(hook: Callable[[Any, GradBucket], Any]) -> Callable[[Any, GradBucket], Any]:
+    """The hook, given gradients in bfloat16, and its result in their own dtype."""
+    return _wrapper(hook, lucid.bfloat16)
