@@ -90,7 +90,7 @@ ABSENT: dict[str, dict[str, str]] = {
             ScriptClassFunction ScriptDict ScriptDictIterator ScriptDictKeyIterator ScriptFunction ScriptList
             ScriptListIterator ScriptMethod ScriptModuleSerializer ScriptObject ScriptObjectProperty
             SerializationStorageContext StaticModule StreamObjType StringType SymBoolType SymIntType Tag
-            TensorType TracingState TupleType Type UnionType Use Value cpp export fork
+            TensorType TracingState TupleType Type UnionType Use Value cpp fork
             import_ir_module import_ir_module_from_buffer merge_type_from_type_comment parse_ir parse_schema
             parse_type_comment unify_type_list wait""",
         ),

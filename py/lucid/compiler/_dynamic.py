@@ -39,7 +39,7 @@ def facts(t: Tensor) -> tuple[Any, ...]:
         t.is_leaf,
         t.is_contiguous(),
         t.storage_offset() == 0,
-        t.grad is None,
+        not t.is_leaf or t.grad is None,
         _C._has_hooks(t),
         type(t),
     )
@@ -183,7 +183,7 @@ def generalise(
     given = set(raw.roots(raw.inputs()))
     if given & set(raw.written()):
         raise NotDynamic("the call writes to tensors that it is given, or reaches")
-    if not all(t.is_contiguous() and t.grad is None for t in tensors):
+    if not all(t.is_contiguous() and (not t.is_leaf or t.grad is None) for t in tensors):
         raise NotDynamic("an argument is not contiguous, or has a gradient")
     if len({t._storage_key() for t in tensors}) < len(tensors):
         raise NotDynamic("arguments share their memory")

@@ -16,9 +16,18 @@ from lucid._C import Tensor
 from lucid.compiler import _trees
 from lucid.compiler._dynamic import MOST_INSTANCES, Family, NotDynamic, facts, generalise
 from lucid.compiler._report import Explanation, row_of
-from lucid.compiler._split import Split, Whole
+from lucid.compiler._split import Split, Whole, writes
 from lucid.compiler._state import Unguarded, Walk
-from lucid.compiler._trace import Compiled, Eager, GraphBreak, outside, plain_function, record
+from lucid.compiler._trace import (
+    Compiled,
+    Eager,
+    GraphBreak,
+    bridged,
+    outside,
+    plain_function,
+    record,
+    stand_ins,
+)
 
 #: Every compiled function that is alive, for `reset`.
 _ALL: weakref.WeakSet[Function] = weakref.WeakSet()
@@ -127,9 +136,10 @@ class Function:
         self._lines: set[int] = set()
         self._whole = False
         self._kept: list[Function] = []
+        self.in_place = False
         self.fullgraph = fullgraph
         self._limit = limit
-        self.name: str = name or getattr(fn, "__qualname__", type(fn).__name__)
+        self.name = str(name or getattr(fn, "__qualname__", type(fn).__name__))
         self.entries: dict[Any, Compiled | Eager] = {}
         self.statistics = Statistics()
         self._lock = threading.Lock()
@@ -251,9 +261,7 @@ class Function:
         _, kinds, others = _trees.split(leaves)
 
         def shadow(changed: list[Tensor]) -> Any:
-            to = {id(t): c for t, c in zip(tensors, changed, strict=True)}
-            inside = iter([to.get(id(leaf), leaf) for leaf in leaves])
-            a, k = _trees.unflatten(tree, inside)
+            a, k = self._with((args, kwargs), tensors, changed)
             now = Walk([("function", self.fn), *others, *_global_hooks()])
             return record(self.fn, a, k, changed, now, lambda: now, False, True)[1]
 
@@ -266,6 +274,13 @@ class Function:
             return
         with self._lock:
             self._families.setdefault(key, []).insert(0, family)
+
+    @staticmethod
+    def _with(call: tuple[Any, Any], tensors: list[Tensor], others: list[Tensor]) -> Any:
+        leaves: list[Any] = []
+        tree = _trees.flatten(call, leaves)
+        to = {id(t): c for t, c in zip(tensors, others, strict=True)}
+        return _trees.unflatten(tree, iter([to.get(id(leaf), leaf) for leaf in leaves]))
 
     def _owner(self) -> tuple[Any, ...] | None:
         """What the parts are called with before the arguments: of a module's forward the module. `None` where its call
@@ -293,6 +308,9 @@ class Function:
 
         def compiled(part: types.FunctionType) -> Any:
             made = Function(part, fullgraph=False, limit=None, name=None, dynamic=self.dynamic, parent=self)
+            # Writes to what is computed are fine, writes to leaves are not.
+            names = part.__code__.co_names
+            made.in_place = any(n.endswith("_") and not n.endswith("__") for n in names) or writes(part.__code__)
             self._kept.append(made)
             return compiled_call(made)
 
@@ -325,7 +343,15 @@ class Function:
         if len(self.entries) >= self.limit() and key not in self.entries:
             reason = f"there are {len(self.entries)} graphs already, the limit (lucid._dynamo.config.recompile_limit)"
             return self._eager([reason], args, kwargs)
-        result, entry = record(self.fn, args, kwargs, tensors, walk, again, self.fullgraph, self.dynamic)
+        inside = stand_ins(tensors) if self.parent is not None and not self.in_place else tensors
+        if all(a is b for a, b in zip(inside, tensors, strict=True)):
+            result, entry = record(self.fn, args, kwargs, tensors, walk, again, self.fullgraph, self.dynamic)
+        else:
+            # What led to the arguments of a part is another part's.
+            a, k = self._with((args, kwargs), tensors, inside)
+            result, entry = record(self.fn, a, k, inside, walk, again, self.fullgraph, self.dynamic)
+            reached = [t for t in walk.tensors if all(t is not u for u in tensors)]
+            result = bridged(result, [*inside, *reached], [*tensors, *reached])
         why = self._explain_recompile(key) if self.entries else []
         if isinstance(entry, Compiled):
             # What the facts name by identity lives as long as they do.

@@ -1,14 +1,16 @@
 """Functions whose call is not one graph, in parts: what can be recorded before and behind a line that cannot.
 
 A recording says at which lines its graph broke. The function's source is taken apart there: runs of statements
-become functions of the variables that they read, each compiled by itself; the lines between them, and the tests of branches and
-loops that hold them, run as they are written. What this cannot take apart without changing what it does stays whole:
-functions without source, generators, and those that define functions, delete names or catch exceptions.
+become functions of the variables that they read, each compiled by itself; the lines between them, and the tests of
+branches and loops that hold them, run as they are written. What this cannot take apart without changing what it does
+stays whole: functions without source, generators, and those that define functions, delete names or catch exceptions.
 """
 
 from __future__ import annotations
 
 import ast
+import collections
+import dis
 import inspect
 import textwrap
 import types
@@ -35,6 +37,14 @@ _WHOLE = (
     ast.Yield,
     ast.YieldFrom,
 )
+
+
+def writes(code: types.CodeType) -> bool:
+    """Does a function assign to parts of what it has, or update it with an operator?"""
+    for step in dis.get_instructions(code):
+        if step.opname.startswith("STORE_SUBSCR") or (step.opname == "BINARY_OP" and step.argrepr.endswith("=")):
+            return True
+    return any(writes(c) for c in code.co_consts if isinstance(c, types.CodeType))
 
 
 class Whole(Exception):
@@ -116,6 +126,17 @@ class _Returns(ast.NodeTransformer):
         return ast.copy_location(ast.Return(ast.Tuple([ast.Constant(True), value], ast.Load())), node)
 
 
+def _read_counts(statements: list[ast.stmt]) -> collections.Counter[str]:
+    nodes = (node for statement in statements for node in ast.walk(statement))
+    found: collections.Counter[str] = collections.Counter()
+    for node in nodes:
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            found[node.id] += 1
+        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            found[node.target.id] += 1
+    return found
+
+
 def _holds(statement: ast.AST, lines: set[int]) -> bool:
     first, last = getattr(statement, "lineno", 0), getattr(statement, "end_lineno", 0) or 0
     return any(first <= line <= last for line in lines)
@@ -163,6 +184,7 @@ class Split:
         arguments += code.co_varnames[len(arguments) : len(arguments) + bool(code.co_flags & 8)]
         self._bound = set(arguments)
         body = definition.body
+        self._reads = _read_counts(body)
         if isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
             body = body[1:]
         definition.body = self._block(body, set(arguments)) or [ast.Pass()]
@@ -253,7 +275,9 @@ class Split:
         if unknown or (not ends and any(name not in known for name in maybe)) or (plain and len(run) < 2):
             return run
         inputs += [name for name in maybe if name not in inputs and name in known]
-        outputs = [] if ends else names.bound
+        # What nothing else reads stays inside.
+        own = _read_counts(run)
+        outputs = [] if ends else [n for n in names.bound if self._reads[n] > own[n]]
         name = f"__part{len(self._sources)}"
         results = ast.Tuple([ast.Name(n, ast.Load()) for n in outputs], ast.Load())
         body: list[ast.stmt] = [_Returns().visit(s) for s in run]

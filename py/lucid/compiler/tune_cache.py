@@ -1,8 +1,8 @@
 """The file in which the fastest of competing lowerings is remembered: where it is, what it holds, and how to clear it.
 
 There is one file for all that is timed: `LUCID_TUNE_CACHE`, else `tuning.json` in Lucid's cache folder. It names its
-format, its version and the machine; one that is broken, of another version or of another machine is not read, and replaced by
-the next write. `python -m lucid.compiler` shows and clears it from the command line.
+format, its version and the machine; one that is broken, of another version or of another machine is not read, and
+replaced by the next write. `python -m lucid.compiler` shows and clears it from the command line.
 """
 
 from __future__ import annotations

@@ -87,6 +87,18 @@ def tree_of_json(data: Any) -> Any:
     return ({"list": list, "tuple": tuple}[data[0]], tuple(tree_of_json(t) for t in data[1]))
 
 
+_KINDS = ("tensor", "value", "constant")
+
+
+def leaves_of(tree: Any) -> int:
+    """How many leaves a tree has."""
+    if tree is None:
+        return 1
+    if len(tree) == 3 and len(set(tree[1])) != len(tree[2]):
+        raise ValueError("a dict of other keys than values")
+    return sum(leaves_of(t) for t in tree[-1])
+
+
 def constant_to_json(value: Any) -> Any:
     """A constant among arguments or results as JSON's types."""
     if value is None or type(value) in (bool, int, str):
@@ -125,6 +137,9 @@ class ExportedProgram:
             self._parameters = frozenset(facts["parameters"])
             self._extra: dict[str, str] = dict(facts["extra"])
             self._facts = facts
+            for tree, leaves in ((self._in_tree, self._in_leaves), (self._out_tree, self._out_leaves)):
+                if leaves_of(tree) != len(leaves) or not all(kind in _KINDS for kind, _ in leaves):
+                    raise ValueError("containers of other contents than there are")
             results = [x for kind, x in self._out_leaves if kind == "value"]
             if any(type(i) is not int or not 0 <= i < len(made.outputs()) for i in results):
                 raise ValueError("a result that there is not")
