@@ -1,4 +1,4 @@
-"""Still more programs: inference, physics, geometry, probability and what else tensors are good for; see `programs`."""
+"""Programs of science: inference, physics, geometry, probability and what else tensors are good for; see `programs`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""More of the programs, of models as they are trained today; see `programs`."""
+"""Programs that train models of today; see `programs`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which results ask for a gradient where it is zero by construction, against PyTorch."""
+"""Which results require a gradient that is zero by construction, against PyTorch."""
 
 from __future__ import annotations
 

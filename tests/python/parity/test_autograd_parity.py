@@ -1,4 +1,4 @@
-"""The tape as a user meets it: small programs run with PyTorch and with Lucid must give the same.
+"""Autograd from the outside: small programs run with PyTorch and with Lucid must give the same.
 
 Each program takes the module (`torch` or `lucid`) and gives nested lists, numbers and strings. An exception that a
 program catches with `caught` counts by the builtin class it derives from.

@@ -1,4 +1,4 @@
-"""Calls at the edges of ops: of nothing, of dtypes without a kernel, of sizes and numbers that do not fit, of NaN and
+"""Calls out of an op's range: of nothing, of dtypes without a kernel, of sizes and numbers that do not fit, of NaN and
 infinities. What each ends in, or which kind of error it raises, is PyTorch's, on both devices."""
 
 from __future__ import annotations

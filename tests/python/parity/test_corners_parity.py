@@ -1,4 +1,4 @@
-"""Corners of single ops that PyTorch's own sample inputs found, against PyTorch on both devices."""
+"""Single ops on inputs that PyTorch's own samples showed to differ, against PyTorch on both devices."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Element-wise ops at the ends of every dtype against PyTorch: the smallest and largest integers, wrapping, division by
-zero; NaN, infinities, both zeros, subnormals and the largest numbers of the floating dtypes that are not float32."""
+"""Element-wise ops at the limits of every dtype against PyTorch: the smallest and largest integers, wrapping, division
+by zero; NaN, infinities, both zeros, subnormals and the largest numbers of the floating dtypes that are not float32."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Gradients where a value is infinite or the rule has no number, as PyTorch has them; pools that hang over."""
+"""Gradients at singularities, where a value is infinite or the rule has no number, as PyTorch has them; pools whose
+windows exceed the input."""
 
 from __future__ import annotations
 

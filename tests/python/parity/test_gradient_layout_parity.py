@@ -1,4 +1,4 @@
-"""Where gradients lie: the strides of what `autograd.grad` gives, against PyTorch on the op table's samples.
+"""The layout of gradients: the strides of what `autograd.grad` gives, against PyTorch on the op table's samples.
 
 Strides of dimensions of size 1 are not compared, nor those of empty gradients. The gradients that leaves keep lie as
 the leaves do: `test_layout_parity`.
@@ -22,7 +22,7 @@ def is_leaf(d: Data, t: Any) -> bool:
     return bool(d.varies and d.gradient and (t.is_floating_point() or t.is_complex()))
 
 
-#: Gradients that come: row-major, as the result lies, and of a sum.
+#: Incoming gradients: row-major, with the result's strides, and of a sum.
 COMING = {
     "row-major": lambda m, y: m.ones(tuple(y.shape), device=y.device, dtype=y.dtype),
     "alike": lambda m, y: m.ones_like(y),

@@ -1,6 +1,6 @@
-"""Where functions bend, saturate, or meet what is no number: values and gradients there, against PyTorch.
+"""Kinks, saturation and NaN: values and subgradients of functions there, against PyTorch.
 
-What random numbers never meet: 0 itself, probabilities of 0 and 1, equal elements, infinities.
+What random numbers never are: 0 itself, probabilities of 0 and 1, equal elements, infinities.
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ def _pool(name: str, **options: Any) -> Callable[[Any, Any], Any]:
     return lambda L, x: getattr(L.nn.functional, name)(x[None], 2, **options)
 
 
-#: Functions whose gradient depends on the input at their bends alone.
+#: Piecewise linear functions: their gradient depends on the input at kinks alone.
 BENT: dict[str, Callable[[Any, Any], Any]] = {
     "leaky_relu": lambda L, x: L.nn.functional.leaky_relu(x),
     "rrelu": lambda L, x: L.nn.functional.rrelu(x),

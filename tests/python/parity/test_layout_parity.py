@@ -1,6 +1,6 @@
-"""Where results lie: their strides, and whether they are views, against PyTorch on the op table's samples.
+"""The layout of results: strides, and whether they are views, against PyTorch on the op table's samples.
 
-Strides of dimensions of size 1 are not compared, nor those of empty results: no element lies by them.
+Strides of dimensions of size 1 are not compared, nor those of empty results: no element is addressed by them.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def test_only_views_are_views(row: Any) -> None:
     assert not aliases
 
 
-#: Tensors that meet: which lies how decides how the result does.
+#: Operands of different strides: which of them decides the strides of the result.
 MEETINGS = {
     "row-major and a transpose": lambda m: m.ones(3, 4) + m.ones(4, 3).t(),
     "a transpose and row-major": lambda m: m.ones(4, 3).t() + m.ones(3, 4),
@@ -125,7 +125,7 @@ MEETINGS = {
     "where, transposes": lambda m: m.where(m.ones(3, 4) > 0, m.ones(4, 3).t(), 2.0),
     "where, expanded": lambda m: m.where(m.tensor([True, False, True, True]), m.ones(4, 3).t(), m.ones(3, 4)),
     "masked_fill": lambda m: m.ones(4, 3).t().masked_fill(m.ones(4, 3).t() > 0, 2.0),
-    "three that meet": lambda m: m.addcmul(m.ones(4), m.ones(4, 3).t(), m.ones(3, 4)),
+    "three operands": lambda m: m.addcmul(m.ones(4), m.ones(4, 3).t(), m.ones(3, 4)),
     "lerp": lambda m: m.lerp(m.ones(4, 3).t(), m.ones(3, 4), m.ones(4)),
     "clamp": lambda m: m.clamp(m.ones(4, 3).t(), m.zeros(4), m.ones(3, 1)),
     "leaky_relu": lambda m: m.nn.functional.leaky_relu(last(m)),
@@ -443,7 +443,7 @@ def test_gradients_of_images(name: str, device: str) -> None:
         np.testing.assert_allclose(a, b, 1e-3, 1e-3)
 
 
-#: Leaves, and functions of them; the gradient that a leaf keeps lies as the leaf does, whatever it was made of.
+#: Leaves, and functions of them; the gradient of a leaf has the leaf's strides, whatever it was made of.
 LEAVES = {
     "channels last": counted,
     "transposed": lambda m: m.arange(12.0).reshape(4, 3).t(),

@@ -1,4 +1,4 @@
-"""What PyTorch's nn has beside the plain calls: older arguments, weights of elements, versions of state dicts."""
+"""Less common arguments of PyTorch's nn: older arguments, weights of elements, versions of state dicts."""
 
 from __future__ import annotations
 

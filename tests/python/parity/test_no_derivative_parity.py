@@ -1,4 +1,5 @@
-"""What has no derivative: who says so, and when; and what compares in place, whose gradients are 0. Against PyTorch."""
+"""Ops that are not differentiable: which error is raised, and when; and comparisons in place, whose gradients are 0.
+Against PyTorch."""
 
 from __future__ import annotations
 

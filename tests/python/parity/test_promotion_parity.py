@@ -29,7 +29,7 @@ LACKS = (
     "not yet implemented",
     "only supports",
 )
-#: What lies outside of the pattern, by op: why.
+#: Exceptions from the pattern, by op, with the reason.
 DIFFERS = {
     "float_power": "the GPU device has no double precision",
     "polar": "there is no complex32",

@@ -1,4 +1,4 @@
-"""Calls at the edge of what an op takes: the same are refused as by PyTorch, by the same kinds of exceptions, and the
+"""Calls at the limits of what an op takes: the same are refused as by PyTorch, by the same kinds of exceptions, and the
 others give the same shapes, dtypes and numbers. Each is Python over `f`, the framework, and `F`, its layers' functions.
 """
 

@@ -1,4 +1,4 @@
-"""What is written over what it reads: activations in place and windows that overlap. Against PyTorch."""
+"""Writes that overlap their inputs: activations in place and overlapping windows. Against PyTorch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a step of the tape says that it saved, against PyTorch: the arguments of the call, the tensors, the result.
+"""Saved attributes of graph nodes, against PyTorch: the arguments of the call, the tensors, the result.
 
 PyTorch names what its own formula needs. Here a step knows all arguments of its call that are no tensors, and those
 tensors that the tape keeps: a formula of another shape may keep others, and then there is no such attribute.

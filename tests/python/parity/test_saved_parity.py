@@ -1,4 +1,4 @@
-"""What the tape keeps, against PyTorch: an operand or a result that is written after the op, and then the gradient.
+"""Saved tensors, against PyTorch: an operand or a result that is written after the op, and then the gradient.
 
 What PyTorch has no need of may be written here too. What it refuses to go back through is refused here, or has the
 gradient of what was there: an op that is made of others there may keep less here.

@@ -1,4 +1,4 @@
-"""The tape's corners, side by side: names of layers' steps, inference tensors in transforms, random numbers inside of
+"""Autograd's modes, side by side: names of layers' steps, inference tensors in transforms, random numbers inside of
 `vmap`, levels of forward mode, hooks on several tensors, indices that steps save."""
 
 from __future__ import annotations
@@ -242,7 +242,7 @@ def chosen(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def by_rows(enforced: bool) -> Callable[[Any], Any]:
-    """How the first gradient of a leaf that lies by columns lies: by rows only if it is kept as it was made."""
+    """The strides of the first gradient of a column-major leaf: row-major only if it is kept as it was made."""
 
     def program(m: Any) -> Any:
         leaf = m.ones(2, 3).t().requires_grad_()

@@ -1,4 +1,4 @@
-"""The objects that the tape leads back to, against PyTorch: leaves, bases of views, what a step saved of its call."""
+"""Objects that the graph refers to, against PyTorch: leaves, bases of views, what a step saved of its call."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Corners of transforms, side by side: writes to their inputs, views and data in them, tangents of views, numbers that
-hooks on what the tape saves do not see."""
+"""Writes and views inside of transforms, side by side: writes to their inputs, views and data in them, tangents of
+views, numbers that hooks on saved tensors do not see."""
 
 from __future__ import annotations
 
