@@ -112,6 +112,9 @@
 // Derived code names this crate by its name, here too.
 extern crate self as lucid;
 
+// `op_doc!`, which the build script makes of engine/ops/docs.
+include!(concat!(env!("OUT_DIR"), "/op_docs.rs"));
+
 pub mod autocast;
 pub mod autograd;
 #[doc(hidden)]

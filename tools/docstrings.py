@@ -204,9 +204,10 @@ def run_examples(found: dict[str, Any], report: Callable[[str], Any]) -> tuple[i
     failed = statements = 0
     for name, value in found.items():
         lucid.manual_seed(0)
-        # As in a module's own doctests, the names of the module are there.
-        names = {**vars(sys.modules.get(getattr(value, "__module__", None) or "", lucid)), "lucid": lucid}
-        test = parser.get_doctest(documentation(value), names, name, None, 0)
+        # As in a module's own doctests, its names are there; but those of `lucid` itself would hide Python's `float`.
+        module = getattr(value, "__module__", None) or "lucid"
+        names = {} if module in ("lucid", "lucid._C") else dict(vars(sys.modules[module]))
+        test = parser.get_doctest(documentation(value), {**names, "lucid": lucid}, name, None, 0)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             result = doctest.DocTestRunner(optionflags=flags, verbose=False).run(test, out=report)

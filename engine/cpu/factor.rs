@@ -95,7 +95,7 @@ pub fn qr<T: Decompose>(a: &CpuArray, out: &Meta) -> Result<CpuArray> {
     })
 }
 
-/// Is the number, or a part of it, unlike itself?
+/// Is the number, or a part of it, NaN?
 fn is_nan<T: PartialEq + Copy>(x: T) -> bool {
     let same = x;
     x != same

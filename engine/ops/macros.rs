@@ -116,7 +116,7 @@ macro_rules! define_rows {
 
         $(
             $crate::ops::macros::define_fn!{
-                $form [$(#[doc = $doc])+] [$($example),+] $name $sig $ret [$($flag)*] $amp $run [$($($extra),*)?]
+                $form [$(#[doc = $doc])+ #[doc = op_doc!(rust $name)]] [$($example),+] $name $sig $ret [$($flag)*] $amp $run [$($($extra),*)?]
             }
         )*
     };

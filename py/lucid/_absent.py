@@ -312,6 +312,13 @@ def missing(module: str, name: str) -> AttributeError:
     Args:
         module (str): the name of the module, such as `lucid.nn`.
         name (str): the attribute.
+
+    Returns:
+        AttributeError: the error.
+
+    Example:
+        >>> str(lucid.autograd.missing("lucid.nn", "nothing"))
+        "module 'lucid.nn' has no attribute 'nothing'"
     """
     inner = module.partition(".")[2]
     full = f"{inner}.{name}".lstrip(".")
@@ -321,7 +328,21 @@ def missing(module: str, name: str) -> AttributeError:
 
 
 def teller(module: str) -> Callable[[str], Any]:
-    """A `__getattr__` for a module that raises `missing`."""
+    """A `__getattr__` for a module that raises `missing`.
+
+    Args:
+        module (str): the name of the module.
+
+    Returns:
+        callable: the function.
+
+    Raises:
+        AttributeError: when it is called.
+
+    Example:
+        >>> callable(lucid._absent.teller("lucid.nn"))
+        True
+    """
 
     def tell(name: str) -> Any:
         raise missing(module, name)

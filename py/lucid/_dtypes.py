@@ -38,7 +38,18 @@ _FLOATS = {
 
 
 class finfo:
-    """Limits of a floating dtype (the default one where none is given)."""
+    """Limits of a floating dtype (the default one where none is given).
+
+    Args:
+        type (DType, optional): a floating dtype.
+
+    Raises:
+        TypeError: another dtype.
+
+    Example:
+        >>> lucid.finfo(lucid.float32).eps
+        1.1920928955078125e-07
+    """
 
     def __init__(self, type: DType | None = None) -> None:
         dtype = _C.get_default_dtype() if type is None else type
@@ -63,7 +74,18 @@ class finfo:
 
 
 class iinfo:
-    """Limits of an integer dtype."""
+    """Limits of an integer dtype.
+
+    Args:
+        type (DType): an integer dtype.
+
+    Raises:
+        TypeError: another dtype.
+
+    Example:
+        >>> lucid.iinfo(lucid.int8).max
+        127
+    """
 
     def __init__(self, type: DType) -> None:
         if not isinstance(type, DType) or type.is_floating_point or type.is_complex or type is _C.bool:

@@ -29,10 +29,25 @@ def eval(*values: Any, wait: bool = True) -> None:
     """Computes what is pending for all tensors in `values`, in one pass.
 
     Takes tensors, modules, and lists, tuples and dicts of them. Without `wait` the work is only started.
+
+    Args:
+        *values (object): tensors, modules, and lists, tuples and dicts of them.
+        wait (bool, default: True): waits until all is computed.
+
+    Example:
+        >>> x = lucid.ones(2) + 1
+        >>> lucid.eval(x)
     """
     _C._eval(list(_tensors(values)), wait)
 
 
 def synchronize(device: Any = None) -> None:
-    """Waits until the device has done all that was started."""
+    """Waits until the device has done all that was started.
+
+    Args:
+        device (lucid.device or str, optional): the device; all of them by default.
+
+    Example:
+        >>> lucid.synchronize()
+    """
     _C._synchronize(device)

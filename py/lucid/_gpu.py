@@ -95,15 +95,48 @@ class Named:
         return 0
 
     def set_device(self, device: object) -> None:
-        """Says which GPU is used: there is one."""
+        """Says which GPU is used: there is one.
+
+        Args:
+            device (int, str or lucid.device): the GPU; there is one.
+
+        Raises:
+            RuntimeError: `device` is another device, or there is no such GPU.
+
+        Example:
+            >>> if lucid.cuda.is_available():
+            ...     lucid.cuda.set_device(0)
+        """
         self.take("set_device", device)
 
     def set_stream(self, stream: Stream | None) -> None:
-        """Says which queue is used: there is one."""
+        """Says which queue is used: there is one.
+
+        Args:
+            stream (Stream, optional): the queue; there is one.
+
+        Raises:
+            RuntimeError: `device` is another device, or there is no such GPU.
+
+        Example:
+            >>> if lucid.cuda.is_available():
+            ...     lucid.cuda.set_stream(lucid.cuda.current_stream())
+        """
         self.take("set_stream")
 
     def synchronize(self, device: object = None) -> None:
-        """Waits until the GPU has done all that was started."""
+        """Waits until the GPU has done all that was started.
+
+        Args:
+            device (int, str or lucid.device, optional): the GPU; there is one.
+
+        Raises:
+            RuntimeError: `device` is another device, or there is no such GPU.
+
+        Example:
+            >>> if lucid.cuda.is_available():
+            ...     lucid.cuda.synchronize()
+        """
         self.take("synchronize", device)
         _C._synchronize("gpu")
 
@@ -113,26 +146,94 @@ class Named:
             _C.empty_cache("gpu")
 
     def memory_allocated(self, device: object = None) -> int:
-        """Bytes in use by tensors on the GPU; 0 where there is none."""
+        """Bytes in use by tensors on the GPU; 0 where there is none.
+
+        Args:
+            device (int, str or lucid.device, optional): the GPU; there is one.
+
+        Returns:
+            int: bytes.
+
+        Raises:
+            RuntimeError: `device` is another device, or there is no such GPU.
+
+        Example:
+            >>> lucid.cuda.memory_allocated() >= 0
+            True
+        """
         return self._bytes("memory_allocated", device, "current")
 
     def max_memory_allocated(self, device: object = None) -> int:
-        """The most bytes in use since the start or the last `reset_peak_memory_stats`; 0 where there is no GPU."""
+        """The most bytes in use since the start or the last `reset_peak_memory_stats`; 0 where there is no GPU.
+
+        Args:
+            device (int, str or lucid.device, optional): the GPU; there is one.
+
+        Returns:
+            int: bytes.
+
+        Raises:
+            RuntimeError: `device` is another device, or there is no such GPU.
+
+        Example:
+            >>> lucid.cuda.max_memory_allocated() >= 0
+            True
+        """
         return self._bytes("max_memory_allocated", device, "peak")
 
     def memory_reserved(self, device: object = None) -> int:
-        """Bytes in use by tensors or kept for reuse; 0 where there is no GPU."""
+        """Bytes in use by tensors or kept for reuse; 0 where there is no GPU.
+
+        Args:
+            device (int, str or lucid.device, optional): the GPU; there is one.
+
+        Returns:
+            int: bytes.
+
+        Raises:
+            RuntimeError: `device` is another device, or there is no such GPU.
+
+        Example:
+            >>> lucid.cuda.memory_reserved() >= 0
+            True
+        """
         return self._bytes("memory_reserved", device, "current", "cached")
 
     def max_memory_reserved(self, device: object = None) -> int:
         """The most bytes known to have been in use or kept: MLX counts no peak of what it keeps, so this is the greater
         of the peak in use and of what is in use or kept now.
+
+        Args:
+            device (int, str or lucid.device, optional): the GPU; there is one.
+
+        Returns:
+            int: bytes.
+
+        Raises:
+            RuntimeError: `device` is another device, or there is no such GPU.
+
+        Example:
+            >>> lucid.cuda.max_memory_reserved() >= 0
+            True
         """
         return max(self.max_memory_allocated(device), self.memory_reserved(device))
 
     def memory_stats(self, device: object = None) -> OrderedDict[str, int]:
         """What is counted, under PyTorch's names: `allocated_bytes` and `reserved_bytes` with `.all.current` and
         `.all.peak`. Empty where there is no GPU.
+
+        Args:
+            device (int, str or lucid.device, optional): the GPU; there is one.
+
+        Returns:
+            OrderedDict: counts by name.
+
+        Raises:
+            RuntimeError: `device` is another device, or there is no such GPU.
+
+        Example:
+            >>> len(lucid.cuda.memory_stats()) >= 0
+            True
         """
         if not self.is_available():
             return OrderedDict()
@@ -146,13 +247,37 @@ class Named:
         )
 
     def reset_peak_memory_stats(self, device: object = None) -> None:
-        """Makes the current use the peak."""
+        """Makes the current use the peak.
+
+        Args:
+            device (int, str or lucid.device, optional): the GPU; there is one.
+
+        Raises:
+            RuntimeError: `device` is another device, or there is no such GPU.
+
+        Example:
+            >>> if lucid.cuda.is_available():
+            ...     lucid.cuda.reset_max_memory_allocated()
+        """
         self.need("reset_peak_memory_stats", device)
         _C.reset_peak_memory_stats("gpu")
 
     def memory_info(self, device: object = None) -> tuple[int, int]:
         """Free and all bytes of the GPU's memory. Where MLX does not tell what is free (on Metal), what this process
         has not reserved.
+
+        Args:
+            device (int, str or lucid.device, optional): the GPU; there is one.
+
+        Returns:
+            tuple of ints: free and all bytes.
+
+        Raises:
+            RuntimeError: `device` is another device, or there is no such GPU.
+
+        Example:
+            >>> if lucid.cuda.is_available():
+            ...     free, total = lucid.cuda.mem_get_info()
         """
         self.need("memory_info", device)
         info = _C._gpu_info()
@@ -160,7 +285,17 @@ class Named:
         return total - self.memory_reserved() if free is None else int(free), total
 
     def manual_seed(self, seed: int) -> None:
-        """Seeds the generator that all devices share; nothing where there is no such GPU."""
+        """Seeds the generator that all devices share; nothing where there is no such GPU.
+
+        Args:
+            seed (int): the seed.
+
+        Raises:
+            RuntimeError: `device` is another device, or there is no such GPU.
+
+        Example:
+            >>> lucid.cuda.manual_seed(0)
+        """
         if self.is_available():
             _C.manual_seed(seed)
 
@@ -172,17 +307,57 @@ class Named:
             _C.seed()
 
     def get_rng_state(self, device: object = None) -> _C.Tensor:
-        """The state of the generator that all devices share."""
+        """The state of the generator that all devices share.
+
+        Args:
+            device (int, str or lucid.device, optional): the GPU; there is one.
+
+        Returns:
+            Tensor: the state, (bytes,), uint8.
+
+        Raises:
+            RuntimeError: `device` is another device, or there is no such GPU.
+
+        Example:
+            >>> if lucid.cuda.is_available():
+            ...     state = lucid.cuda.get_rng_state()
+        """
         self.need("get_rng_state", device)
         return _C.get_rng_state()
 
     def set_rng_state(self, new_state: _C.Tensor, device: object = None) -> None:
-        """Puts back a state of the generator that all devices share."""
+        """Puts back a state of the generator that all devices share.
+
+        Args:
+            new_state (_C.Tensor): what `get_rng_state` returned, (bytes,), uint8.
+            device (int, str or lucid.device, optional): the GPU; there is one.
+
+        Raises:
+            RuntimeError: `device` is another device, or there is no such GPU.
+
+        Example:
+            >>> if lucid.cuda.is_available():
+            ...     lucid.cuda.set_rng_state(lucid.cuda.get_rng_state())
+        """
         self.need("set_rng_state", device)
         _C.set_rng_state(new_state)
 
     def device_name(self, device: object = None) -> str:
-        """The GPU's name, such as "Apple M3 Max"."""
+        """The GPU's name, such as "Apple M3 Max".
+
+        Args:
+            device (int, str or lucid.device, optional): the GPU; there is one.
+
+        Returns:
+            str: the name.
+
+        Raises:
+            RuntimeError: `device` is another device, or there is no such GPU.
+
+        Example:
+            >>> if lucid.cuda.is_available():
+            ...     name = lucid.cuda.get_device_name()
+        """
         self.need("get_device_name", device)
         return str(_C._gpu_info()["name"])
 
@@ -228,6 +403,14 @@ class Stream:
 
     Raises: `GpuNotAvailable` where there is no GPU; where another device is in its place, under `LUCID_STRICT_DEVICE=1`
         only.
+
+    Args:
+        device (int, str or lucid.device, optional): the GPU; there is one.
+        priority (int, default: 0): accepted for PyTorch's signature.
+
+    Example:
+        >>> if lucid.cuda.is_available():
+        ...     lucid.cuda.Stream().synchronize()
     """
 
     _named: ClassVar[Named] = ANY

@@ -75,7 +75,17 @@ class _Mode:
 
 
 class no_grad(_Mode):
-    """Records nothing: `with lucid.no_grad():`, or as the decorator `@lucid.no_grad()`."""
+    """Records nothing: `with lucid.no_grad():`, or as the decorator `@lucid.no_grad()`.
+
+    Args:
+        orig_func (callable, optional): the function to decorate.
+
+    Example:
+        >>> x = lucid.ones(1, requires_grad=True)
+        >>> with lucid.no_grad():
+        ...     print((x * 2).requires_grad)
+        False
+    """
 
     def __init__(self, orig_func: Any = None) -> None:
         super().__init__(False)
@@ -89,7 +99,17 @@ class no_grad(_Mode):
 
 
 class enable_grad(_Mode):
-    """Records, also inside of `no_grad`."""
+    """Records, also inside of `no_grad`.
+
+    Args:
+        orig_func (callable, optional): the function to decorate.
+
+    Example:
+        >>> x = lucid.ones(1, requires_grad=True)
+        >>> with lucid.no_grad(), lucid.enable_grad():
+        ...     print((x * 2).requires_grad)
+        True
+    """
 
     def __init__(self, orig_func: Any = None) -> None:
         super().__init__(True)
@@ -104,6 +124,14 @@ class enable_grad(_Mode):
 class inference_mode(_Mode):
     """Records nothing, and what is made in it never can be: its tensors cannot be saved for a gradient, nor written in
     place outside. `inference_mode(False)` leaves the mode and records.
+
+    Args:
+        mode (bool or callable, default: True): turns it on; or the function to decorate.
+
+    Example:
+        >>> with lucid.inference_mode():
+        ...     print(lucid.ones(1).is_inference())
+        True
     """
 
     def __init__(self, mode: Any = True) -> None:
@@ -125,7 +153,19 @@ class inference_mode(_Mode):
 
 
 class set_grad_enabled(_Mode):
-    """Sets the mode at once; as a context manager or decorator, for the block or function only."""
+    """Sets the mode at once; as a context manager or decorator, for the block or function only.
+
+    Args:
+        mode (bool): records gradients.
+
+    Raises:
+        TypeError: `mode` is no bool.
+
+    Example:
+        >>> with lucid.set_grad_enabled(False):
+        ...     print(lucid.is_grad_enabled())
+        False
+    """
 
     def __init__(self, mode: bool) -> None:
         if not isinstance(mode, bool):
@@ -193,6 +233,9 @@ class set_multithreading_enabled(_Mode):
 
     Args:
         mode (bool): the setting.
+
+    Raises:
+        TypeError: `mode` is no bool.
 
     Example:
         >>> with lucid.autograd.set_multithreading_enabled(False):

@@ -14,6 +14,15 @@ _matmul_precision = "highest"
 def set_num_interop_threads(num: int) -> None:
     """Sets how many ops may run beside each other. Ops run on the thread that calls them, so the number is kept, read
     back, and starts no threads; `set_num_threads` sets how many one op uses.
+
+    Args:
+        num (int): the number, positive.
+
+    Raises:
+        RuntimeError: `num` is not positive.
+
+    Example:
+        >>> lucid.set_num_interop_threads(lucid.get_num_interop_threads())
     """
     global _interop_threads
     if isinstance(num, bool) or not isinstance(num, int):
@@ -31,6 +40,16 @@ def get_num_interop_threads() -> int:
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
     """With `mode`, ops that may give other numbers when run again (`op_schemas()` says which, and why) raise a
     RuntimeError on the GPU device, or with `warn_only` warn. On the CPU every op gives the same numbers.
+
+    Args:
+        mode (bool): turns it on.
+        warn_only (bool, default: False): warns, rather than raises an error.
+
+    Raises:
+        TypeError: `mode` is no bool.
+
+    Example:
+        >>> lucid.use_deterministic_algorithms(False)
     """
     if not isinstance(mode, bool):
         raise errors.TypeError(f"use_deterministic_algorithms expects a bool, but got {type(mode).__name__}")
@@ -50,6 +69,15 @@ def is_deterministic_algorithms_warn_only_enabled() -> bool:
 def set_float32_matmul_precision(precision: str) -> None:
     """Says how precise products of float32 matrices have to be: "highest", "high" or "medium"; another word warns and
     changes nothing. Products are computed in full float32 whatever is set, which the lower two words allow.
+
+    Args:
+        precision (str): "highest", "high" or "medium".
+
+    Raises:
+        TypeError: `precision` is no str.
+
+    Example:
+        >>> lucid.set_float32_matmul_precision("highest")
     """
     global _matmul_precision
     if not isinstance(precision, str):
@@ -112,7 +140,14 @@ def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
 
 
 def set_deterministic(mode: bool) -> None:
-    """`use_deterministic_algorithms(mode)`: ops that may give other numbers when run again become errors on the GPU."""
+    """`use_deterministic_algorithms(mode)`: ops that may give other numbers when run again become errors on the GPU.
+
+    Args:
+        mode (bool): turns it on.
+
+    Example:
+        >>> lucid.set_deterministic(False)
+    """
     use_deterministic_algorithms(mode)
 
 
@@ -125,6 +160,9 @@ def set_zero_copy_threshold(bytes: int) -> int:
 
     Returns:
         The threshold until now.
+
+    Raises:
+        ValueError: `bytes` is negative.
 
     Example:
         >>> before = lucid.set_zero_copy_threshold(64 * 1024)
@@ -157,6 +195,9 @@ def set_float64_policy(policy: str) -> None:
 
     Raises:
         ValueError: another word.
+
+    Example:
+        >>> lucid.set_float64_policy(lucid.get_float64_policy())
     """
     if policy not in _POLICIES:
         raise errors.ValueError(f"set_float64_policy expects 'error' or 'downcast', but got {policy!r}")

@@ -12,7 +12,18 @@ from lucid import _C
 
 @_C._left_alone
 class Size(tuple[int, ...]):
-    """The sizes of a tensor: a tuple of ints, whose slices and sums are sizes too."""
+    """The sizes of a tensor: a tuple of ints, whose slices and sums are sizes too.
+
+    Args:
+        sizes (Iterable[Any], optional): the size of each dimension.
+
+    Returns:
+        Size: a tuple of ints.
+
+    Example:
+        >>> lucid.Size([2, 3]).numel()
+        6
+    """
 
     __slots__ = ()
 

@@ -157,7 +157,16 @@ class _Storage:
 
 
 class UntypedStorage(_Storage):
-    """A storage as PyTorch's `Tensor.untyped_storage()` gives it. Two are equal where tensors on them share memory."""
+    """A storage as PyTorch's `Tensor.untyped_storage()` gives it. Two are equal where tensors on them share memory.
+
+    Args:
+        size (int, optional): the number of bytes.
+        device (lucid.device or str, optional): where the result is made; the current default device by default.
+
+    Example:
+        >>> lucid.UntypedStorage(4).nbytes()
+        4
+    """
 
     __slots__ = ("_is_part", "_whole")
     _whole: Tensor
@@ -299,7 +308,20 @@ class UntypedStorage(_Storage):
 
 
 class TypedStorage(_Storage):
-    """A storage as PyTorch's `Tensor.storage()` gives it: a vector of elements, written where the tensor is."""
+    """A storage as PyTorch's `Tensor.storage()` gives it: a vector of elements, written where the tensor is.
+
+    Args:
+        wrap_storage (UntypedStorage, optional): the bytes that are shown, rather than new ones.
+        dtype (DType, optional): the dtype of the result; that of the arguments, or the default dtype, by default.
+        device (lucid.device or str, optional): where the result is made; the current default device by default.
+
+    Raises:
+        RuntimeError: arguments that do not go together.
+
+    Example:
+        >>> lucid.FloatStorage(2).tolist()
+        [0.0, 0.0]
+    """
 
     __slots__ = ("_dtype", "_untyped")
     _untyped: UntypedStorage

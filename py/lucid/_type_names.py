@@ -13,9 +13,20 @@ from lucid._size import Size
 def broadcast_shapes(*shapes: int | Sequence[int]) -> Size:
     """The shape that tensors of these shapes broadcast to; a number stands for a shape of one dimension.
 
+    Args:
+        *shapes (int | Sequence[int]): the shapes, each a sequence of sizes or one size.
+
+    Returns:
+        Size: the shape that all broadcast to.
+
     Raises:
         RuntimeError: two sizes of a dimension differ and neither is 1.
         ValueError: a size is negative.
+        RuntimeError: the shapes do not broadcast.
+
+    Example:
+        >>> lucid.broadcast_shapes((2, 1), (3,))
+        lucid.Size([2, 3])
     """
     sizes: list[int] = []
     for number, shape in enumerate(shapes):
@@ -36,7 +47,18 @@ def broadcast_shapes(*shapes: int | Sequence[int]) -> Size:
 
 
 def typename(obj: Any, /) -> str:
-    """What `tensor.type()` gives of a tensor; else the name of a class, a function, or the class of anything else."""
+    """What `tensor.type()` gives of a tensor; else the name of a class, a function, or the class of anything else.
+
+    Args:
+        obj (object): any object.
+
+    Returns:
+        str: the name of its type.
+
+    Example:
+        >>> lucid.typename(lucid.ones(1))
+        'lucid.FloatTensor'
+    """
     if isinstance(obj, Tensor):
         return obj.type()
     named = obj if hasattr(obj, "__qualname__") else type(obj)

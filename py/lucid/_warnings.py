@@ -10,7 +10,15 @@ _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Gives a warning, of the first line on the stack that is not Lucid's own; a filter may make it an error."""
+    """Gives a warning, of the first line on the stack that is not Lucid's own; a filter may make it an error.
+
+    Args:
+        message (str): what it says.
+        category (type[Warning], optional): its class.
+
+    Example:
+        >>> lucid.autograd.warn("old")
+    """
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
         level, frame = level + 1, frame.f_back

@@ -51,17 +51,48 @@ get_memory_info = ANY.memory_info
 
 
 def current_accelerator(check_available: bool = False) -> _C.device | None:
-    """The GPU's device, `metal` or `cuda`; `None` where there is none, whether that is to be checked or not."""
+    """The GPU's device, `metal` or `cuda`; `None` where there is none, whether that is to be checked or not.
+
+    Args:
+        check_available (bool, default: False): accepted for PyTorch's signature.
+
+    Returns:
+        lucid.device: the device, or None.
+
+    Example:
+        >>> device = lucid.accelerator.current_accelerator()
+        >>> device is None or device.type in ("metal", "cuda")
+        True
+    """
     return _C.device("gpu") if is_available() else None
 
 
 def current_stream(device: object = None) -> Stream:
-    """The GPU's one queue."""
+    """The GPU's one queue.
+
+    Args:
+        device (int, str or lucid.device, optional): the GPU; there is one.
+
+    Returns:
+        Stream: the queue.
+
+    Example:
+        >>> if lucid.accelerator.is_available():
+        ...     lucid.accelerator.current_stream().synchronize()
+    """
     return Stream(device)
 
 
 class device_index(Pass):
-    """`with device_index(0):` as PyTorch's: there is one GPU, with index 0. `None` is any."""
+    """`with device_index(0):` as PyTorch's: there is one GPU, with index 0. `None` is any.
+
+    Args:
+        device (int, optional): 0 or None.
+
+    Example:
+        >>> with lucid.accelerator.device_index(None):
+        ...     pass
+    """
 
     def __init__(self, device: int | None, /) -> None:
         if device is not None:

@@ -40,7 +40,15 @@ class Event:
 
 
 class Stream:
-    """The order of the CPU's work, which is that of the calls; `priority` is looked at no more."""
+    """The order of the CPU's work, which is that of the calls; `priority` is looked at no more.
+
+    Args:
+        priority (int, default: -1): accepted for PyTorch's signature.
+
+    Example:
+        >>> lucid.cpu.Stream().__class__.__name__
+        'Stream'
+    """
 
     def __init__(self, priority: int = -1) -> None:
         pass
@@ -56,7 +64,15 @@ class Stream:
 
 
 class StreamContext(Pass):
-    """A block whose work is in `stream`'s order, which is any stream's; `None` is no stream."""
+    """A block whose work is in `stream`'s order, which is any stream's; `None` is no stream.
+
+    Args:
+        stream (Stream, optional): the stream, or None.
+
+    Example:
+        >>> with lucid.cpu.StreamContext(None):
+        ...     pass
+    """
 
     def __init__(self, stream: Stream | None) -> None:
         self.stream = stream
@@ -66,12 +82,34 @@ _STREAM = Stream()
 
 
 def current_stream(device: object = None) -> Stream:
-    """The one order there is."""
+    """The one order there is.
+
+    Args:
+        device (object, optional): accepted for PyTorch's signature.
+
+    Returns:
+        Stream: the stream.
+
+    Example:
+        >>> lucid.cpu.current_stream().__class__.__name__
+        'Stream'
+    """
     return _STREAM
 
 
 def stream(stream: Stream | None) -> StreamContext:
-    """`StreamContext(stream)`."""
+    """`StreamContext(stream)`.
+
+    Args:
+        stream (Stream, optional): the stream, or None.
+
+    Returns:
+        StreamContext: the block.
+
+    Example:
+        >>> with lucid.cpu.stream(lucid.cpu.current_stream()):
+        ...     pass
+    """
     return StreamContext(stream)
 
 
@@ -86,7 +124,14 @@ def is_initialized() -> bool:
 
 
 def synchronize(device: object = None) -> None:
-    """Nothing to wait for."""
+    """Nothing to wait for.
+
+    Args:
+        device (object, optional): accepted for PyTorch's signature.
+
+    Example:
+        >>> lucid.cpu.synchronize()
+    """
 
 
 def current_device() -> str:
@@ -95,7 +140,14 @@ def current_device() -> str:
 
 
 def set_device(device: object) -> None:
-    """Nothing to choose: there is one CPU."""
+    """Nothing to choose: there is one CPU.
+
+    Args:
+        device (object): accepted for PyTorch's signature.
+
+    Example:
+        >>> lucid.cpu.set_device("cpu")
+    """
 
 
 def device_count() -> int:

@@ -97,7 +97,17 @@ def get_sharing_strategy() -> str:
 
 
 def set_sharing_strategy(new_strategy: str) -> None:
-    """Says in which way memory is shared: there is one."""
+    """Says in which way memory is shared: there is one.
+
+    Args:
+        new_strategy (str): the only strategy.
+
+    Raises:
+        AssertionError: another strategy.
+
+    Example:
+        >>> lucid.multiprocessing.set_sharing_strategy(lucid.multiprocessing.get_sharing_strategy())
+    """
     ways = get_all_sharing_strategies()
     if new_strategy not in ways:
         raise ValueError(f"set_sharing_strategy: expected one of {ways}, but got {new_strategy!r}")

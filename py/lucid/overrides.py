@@ -44,12 +44,34 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def has_torch_function(relevant_args: Iterable[Any]) -> bool:
-    """Is someone asked about a call with these arguments: a mode, or the class of one of them? Lists do not count."""
+    """Is someone asked about a call with these arguments: a mode, or the class of one of them? Lists do not count.
+
+    Args:
+        relevant_args (Iterable[Any]): the arguments of a call.
+
+    Returns:
+        bool: whether it is so.
+
+    Example:
+        >>> lucid.overrides.has_torch_function((lucid.ones(1),))
+        False
+    """
     return _C._has_torch_function(relevant_args)
 
 
 def has_torch_function_unary(obj: Any) -> bool:
-    """`has_torch_function` of one argument."""
+    """`has_torch_function` of one argument.
+
+    Args:
+        obj (object): the argument of a call.
+
+    Returns:
+        bool: whether it is so.
+
+    Example:
+        >>> lucid.overrides.has_torch_function_unary(lucid.ones(1))
+        False
+    """
     return _C._has_torch_function((obj,))
 
 
@@ -59,7 +81,18 @@ def has_torch_function_variadic(*args: Any) -> bool:
 
 
 def is_tensor_like(inp: Any) -> bool:
-    """Is it a tensor, or of a class with a `__torch_function__`?"""
+    """Is it a tensor, or of a class with a `__torch_function__`?
+
+    Args:
+        inp (object): any object.
+
+    Returns:
+        bool: whether it is.
+
+    Example:
+        >>> lucid.overrides.is_tensor_like(1.0)
+        False
+    """
     return isinstance(inp, Tensor) or hasattr(inp, "__torch_function__")
 
 
@@ -81,12 +114,34 @@ def _members() -> frozenset[Any]:
 
 
 def is_tensor_method_or_property(func: Callable[..., Any]) -> bool:
-    """Is it a method of `Tensor`, or what gets or sets one of its properties?"""
+    """Is it a method of `Tensor`, or what gets or sets one of its properties?
+
+    Args:
+        func (Callable[..., Any]): a function.
+
+    Returns:
+        bool: whether it is.
+
+    Example:
+        >>> lucid.overrides.is_tensor_method_or_property(lucid.Tensor.add)
+        True
+    """
     return func in _members() or getattr(func, "__name__", None) == "__get__"
 
 
 def resolve_name(f: Callable[..., Any]) -> str | None:
-    """The name by which a function or method is reached, such as `lucid.Tensor.add`; `None` if it has none."""
+    """The name by which a function or method is reached, such as `lucid.Tensor.add`; `None` if it has none.
+
+    Args:
+        f (Callable[..., Any]): a function or method.
+
+    Returns:
+        str: the name, or None.
+
+    Example:
+        >>> lucid.overrides.resolve_name(lucid.Tensor.add)
+        'lucid.Tensor.add'
+    """
     owner = getattr(f, "__self__", None)
     name = getattr(f, "__name__", None)
     if name in ("__get__", "__set__", "__delete__") and inspect.isgetsetdescriptor(owner):
@@ -111,6 +166,16 @@ def wrap_torch_function(dispatcher: Callable[..., Iterable[Any]]) -> Callable[[F
     Args:
         dispatcher (Callable[..., Iterable[Any]]): Takes the function's arguments and gives those whose classes are
             asked.
+
+    Returns:
+        callable: a decorator.
+
+    Example:
+        >>> @lucid.overrides.wrap_torch_function(lambda x: (x,))
+        ... def twice(x):
+        ...     return x * 2
+        >>> twice(lucid.ones(1))
+        tensor([2.])
     """
 
     def wrapped(function: F) -> F:

@@ -23,8 +23,20 @@ def mm(mat1: Tensor, mat2: Tensor) -> Tensor:
     Differs from PyTorch: the product of two sparse matrices has a gradient too; there is no `reduce`, which PyTorch has
     for its CSR layout.
 
+    Args:
+        mat1 (Tensor): the first factor, (n, k), sparse.
+        mat2 (Tensor): the second factor, (k, m).
+
+    Returns:
+        Tensor: (n, m).
+
     Raises:
         RuntimeError: these are no matrices, their sizes do not fit, or a sparse one has dense dimensions.
+
+    Example:
+        >>> lucid.sparse.mm(lucid.eye(2).to_sparse(), lucid.ones(2, 1))
+        tensor([[1.],
+                [1.]])
     """
     return lucid.mm(mat1, mat2)
 
@@ -36,8 +48,23 @@ spmm = dsmm = mm
 def addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
     """`beta * mat + alpha * (mat1 @ mat2)` of a sparse `mat1` (n, m) and dense others, (n, p) and (m, p).
 
+    Args:
+        mat (Tensor): the matrix to add, (n, m).
+        mat1 (Tensor): the sparse matrix, (n, k).
+        mat2 (Tensor): the dense matrix, (k, m).
+        beta (float, default: 1.0): the factor of `mat`.
+        alpha (float, default: 1.0): the factor of the product.
+
+    Returns:
+        Tensor: (n, m), dense.
+
     Raises:
         RuntimeError: the sizes do not fit.
+
+    Example:
+        >>> lucid.sparse.addmm(lucid.ones(2, 2), lucid.eye(2).to_sparse(), lucid.eye(2))
+        tensor([[2., 1.],
+                [1., 2.]])
     """
     return lucid.addmm(mat, mat1, mat2, beta=beta, alpha=alpha)
 
@@ -46,9 +73,22 @@ def sum(input: Tensor, dim: int | Sequence[int] | None = None, dtype: lucid.dtyp
     """The sums over `dim`, over all dimensions unless given: sparse and coalesced as long as an indexed dimension is
     left, else dense.
 
+    Args:
+        input (Tensor): a sparse tensor of any shape.
+        dim (int | Sequence[int], optional): the dimensions to reduce; all by default.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+
+    Returns:
+        Tensor: sparse where a sparse dimension is left, else dense.
+
     Raises:
         IndexError: there is no such dimension.
         RuntimeError: `input` is dense.
+
+    Example:
+        >>> lucid.sparse.sum(lucid.eye(2).to_sparse())
+        tensor(2.)
     """
     _check_sparse("sparse.sum", input)
     if dim is None:
@@ -60,9 +100,23 @@ def softmax(input: Tensor, dim: int, *, dtype: lucid.dtype | None = None) -> Ten
     """The softmax over the elements along `dim` that there is an index for; the others count as minus infinity.
     Coalesced, of the input's shape. Gradients go to the values.
 
+    Args:
+        input (Tensor): a sparse tensor of any shape.
+        dim (int): the dimension along which the result sums to 1.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+
+    Returns:
+        Tensor: a sparse tensor of the shape of `input`.
+
     Raises:
         IndexError: there is no such dimension.
         RuntimeError: `input` is dense.
+
+    Example:
+        >>> lucid.sparse.softmax(lucid.eye(2).to_sparse(), 1).to_dense()
+        tensor([[1., 0.],
+                [0., 1.]])
     """
     x, shifted, sums = _shifted("sparse.softmax", input, dim, dtype)
     return _with_values(x, shifted.exp() / sums)
@@ -71,9 +125,23 @@ def softmax(input: Tensor, dim: int, *, dtype: lucid.dtype | None = None) -> Ten
 def log_softmax(input: Tensor, dim: int, *, dtype: lucid.dtype | None = None) -> Tensor:
     """The logarithm of `softmax`, at the same indices.
 
+    Args:
+        input (Tensor): a sparse tensor of any shape.
+        dim (int): the dimension to work along.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+
+    Returns:
+        Tensor: a sparse tensor of the shape of `input`.
+
     Raises:
         IndexError: there is no such dimension.
         RuntimeError: `input` is dense.
+
+    Example:
+        >>> lucid.sparse.log_softmax(lucid.eye(2).to_sparse(), 1).to_dense()
+        tensor([[0., 0.],
+                [0., 0.]])
     """
     x, shifted, sums = _shifted("sparse.log_softmax", input, dim, dtype)
     return _with_values(x, shifted - sums.log())
@@ -84,8 +152,22 @@ def spdiags(diagonals: Tensor, offsets: Tensor, shape: Sequence[int], layout: lu
     one, below it they are negative. What stands in column j of the result comes from column j of `diagonals`. Coalesced
     by diagonals, not by rows.
 
+    Args:
+        diagonals (Tensor): the diagonals, one in each row, (d, n) or (n,).
+        offsets (Tensor): which diagonal each row is, (d,) or ().
+        shape (Sequence[int]): the shape of the matrix.
+        layout (lucid.layout, optional): only `lucid.strided`, the dense layout.
+
+    Returns:
+        Tensor: a sparse matrix.
+
     Raises:
         RuntimeError: an offset is given twice, sizes do not fit, or `layout` is another than `lucid.sparse_coo`.
+
+    Example:
+        >>> lucid.sparse.spdiags(lucid.tensor([[1.0, 2.0]]), lucid.tensor([0]), (2, 2)).to_dense()
+        tensor([[1., 0.],
+                [0., 2.]])
     """
     op = "spdiags"
     _check_tensor(op, "diagonals", diagonals)

@@ -345,6 +345,7 @@ pub fn warn_of_copy(data: &Bound<'_, PyAny>, function: &str) -> PyResult<()> {
 
 /// A tensor that copies `data`: numbers, nested sequences of them, arrays, buffers, tensors. The dtype follows from the data
 /// unless given.
+#[doc = lucid::op_doc!(python tensor)]
 #[pyfunction]
 #[pyo3(signature = (data, *, dtype=Arg::MISSING, device=Arg::MISSING, requires_grad=false, pin_memory=false))]
 fn tensor<'py>(
@@ -364,6 +365,7 @@ fn tensor<'py>(
 
 /// `data` as a tensor: a tensor itself where dtype and device are right already, the memory of a NumPy
 /// array shared where they are, else a copy.
+#[doc = lucid::op_doc!(python as_tensor)]
 #[pyfunction]
 #[pyo3(signature = (data, dtype=Arg::MISSING, device=Arg::MISSING))]
 fn as_tensor<'py>(data: &Bound<'py, PyAny>, dtype: Arg<'_, 'py>, device: Arg<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {

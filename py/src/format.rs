@@ -40,6 +40,7 @@ pub fn given(op: &'static str, format: Arg<'_, '_>) -> PyResult<Option<MemoryFor
 impl PyTensor {
     /// A copy in memory of its own; gradients pass through. By default its dimensions lie in the order of the tensor's own
     /// (`preserve_format`), without gaps and repetitions.
+    #[doc = lucid::op_doc!(python tensor_clone)]
     #[pyo3(signature = (*, memory_format=Arg::MISSING))]
     fn clone<'py>(&self, py: Python<'py>, memory_format: Arg<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
         let format = given("clone", memory_format)?.unwrap_or(MemoryFormat::Preserve);
@@ -48,6 +49,7 @@ impl PyTensor {
     }
 
     /// The tensor itself where its elements lie without gaps as the format says, row-major by default; else a copy.
+    #[doc = lucid::op_doc!(python tensor_contiguous)]
     #[pyo3(signature = (*, memory_format=Arg::MISSING))]
     fn _contiguous<'py>(slf: &Bound<'py, Self>, memory_format: Arg<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
         let format = given("contiguous", memory_format)?.unwrap_or(MemoryFormat::Contiguous);
@@ -78,6 +80,7 @@ impl PyTensor {
     }
 
     /// Do the elements lie without gaps as the format says, row-major by default?
+    #[doc = lucid::op_doc!(python tensor_is_contiguous)]
     #[pyo3(signature = (*, memory_format=Arg::MISSING))]
     fn is_contiguous(&self, memory_format: Arg<'_, '_>) -> PyResult<bool> {
         let format = given("is_contiguous", memory_format)?.unwrap_or(MemoryFormat::Contiguous);
@@ -87,6 +90,7 @@ impl PyTensor {
 
     /// The dimensions from the outermost in memory to the innermost. With `ambiguity_check`, an error where strides or
     /// sizes of 1 leave that open; with a list of formats, where not exactly one of them is the tensor's.
+    #[doc = lucid::op_doc!(python tensor_dim_order)]
     #[pyo3(signature = (*, ambiguity_check=None))]
     fn dim_order<'py>(
         &self,

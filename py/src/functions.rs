@@ -29,44 +29,63 @@ macro_rules! by_method {
 }
 by_method! {
     /// Number of elements.
+    #[doc = lucid::op_doc!(python numel)]
     numel "numel";
     /// Is the only element anything but zero?
+    #[doc = lucid::op_doc!(python is_nonzero)]
     is_nonzero "is_nonzero";
     /// The tensor under another shape of as many elements, without a copy.
+    #[doc = lucid::op_doc!(python view_of)]
     view "view";
     /// Dimensions of size 1 repeated to the given sizes.
+    #[doc = lucid::op_doc!(python expand_of)]
     expand "expand";
     /// The tensor repeated along each dimension; a copy.
+    #[doc = lucid::op_doc!(python repeat_of)]
     repeat "repeat";
     /// A copy in memory of its own.
+    #[doc = lucid::op_doc!(python clone)]
     clone "clone";
     /// Row-major in memory, or as `memory_format` says.
+    #[doc = lucid::op_doc!(python contiguous_of)]
     contiguous "contiguous";
     /// Can the dtype hold negative numbers?
+    #[doc = lucid::op_doc!(python is_signed)]
     is_signed "is_signed";
     /// Do both have the same sizes?
+    #[doc = lucid::op_doc!(python is_same_size)]
     is_same_size "is_same_size";
     /// All elements in one dimension.
+    #[doc = lucid::op_doc!(python ravel)]
     ravel "ravel";
     /// Is the dtype a real floating-point type?
+    #[doc = lucid::op_doc!(python is_floating_point)]
     is_floating_point "is_floating_point";
     /// Is the dtype complex?
+    #[doc = lucid::op_doc!(python is_complex)]
     is_complex "is_complex";
     /// The same storage, cut off from the tape.
+    #[doc = lucid::op_doc!(python detach)]
     detach "detach";
     /// Cuts the tensor off from the tape, and gives it back.
+    #[doc = lucid::op_doc!(python detach_)]
     detach_ "detach_";
     /// Writes one number over the elements.
+    #[doc = lucid::op_doc!(python fill_)]
     fill_ "fill_";
     /// Writes zeros over the elements.
+    #[doc = lucid::op_doc!(python zero_)]
     zero_ "zero_";
     /// Gives the tensor the sizes of `the_template`.
+    #[doc = lucid::op_doc!(python resize_as_)]
     resize_as_ "resize_as_";
     /// Was it made in inference mode?
+    #[doc = lucid::op_doc!(python is_inference)]
     is_inference "is_inference";
 }
 
 /// Is it a tensor?
+#[doc = lucid::op_doc!(python is_tensor)]
 #[pyfunction]
 fn is_tensor(obj: &Bound<'_, PyAny>) -> bool {
     obj.is_instance_of::<PyTensor>()
@@ -82,6 +101,7 @@ fn dtype_arg(op: &'static str, arg: &'static str, obj: &Bound<'_, PyAny>) -> PyR
 }
 
 /// The dtype of an operation on tensors of these dtypes.
+#[doc = lucid::op_doc!(python promote_types)]
 #[pyfunction]
 fn promote_types(type1: &Bound<'_, PyAny>, type2: &Bound<'_, PyAny>) -> PyResult<&'static Py<PyDType>> {
     let (a, b) = (dtype_arg("promote_types", "type1", type1)?, dtype_arg("promote_types", "type2", type2)?);
@@ -90,6 +110,7 @@ fn promote_types(type1: &Bound<'_, PyAny>, type2: &Bound<'_, PyAny>) -> PyResult
 
 /// The dtype of an operation on these tensors or numbers, which also go by the names that PyTorch's overloads give them:
 /// `tensor` and `other`, `scalar` and `tensor`, `scalar1` and `scalar2`.
+#[doc = lucid::op_doc!(python result_type)]
 #[pyfunction]
 #[pyo3(signature = (tensor1=Arg::MISSING, tensor2=Arg::MISSING, *, tensor=Arg::MISSING, other=Arg::MISSING, scalar=Arg::MISSING, scalar1=Arg::MISSING, scalar2=Arg::MISSING))]
 #[allow(clippy::too_many_arguments)]
@@ -116,6 +137,7 @@ fn result_type<'py>(
 }
 
 /// May a value of one dtype be stored in the other without a step down in category?
+#[doc = lucid::op_doc!(python can_cast)]
 #[pyfunction]
 #[pyo3(signature = (from_, to))]
 fn can_cast(from_: &Bound<'_, PyAny>, to: &Bound<'_, PyAny>) -> PyResult<bool> {
@@ -131,6 +153,7 @@ fn get_default_dtype(py: Python<'_>) -> PyResult<&'static Py<PyDType>> {
 }
 
 /// Sets the dtype of new floating tensors.
+#[doc = lucid::op_doc!(python set_default_dtype)]
 #[pyfunction]
 fn set_default_dtype(d: &Bound<'_, PyAny>) -> PyResult<()> {
     let dtype = dtype_arg("set_default_dtype", "d", d)?;
@@ -151,6 +174,7 @@ fn get_default_device(py: Python<'_>) -> PyResult<&'static Py<PyDevice>> {
 }
 
 /// Sets where new tensors are made; `None` is the CPU.
+#[doc = lucid::op_doc!(python set_default_device)]
 #[pyfunction]
 fn set_default_device(device: &Bound<'_, PyAny>) -> PyResult<()> {
     lucid::set_default_device(if device.is_none() { Device::Cpu } else { device_arg("set_default_device", device)? });
@@ -158,6 +182,7 @@ fn set_default_device(device: &Bound<'_, PyAny>) -> PyResult<()> {
 }
 
 /// Sets how many threads CPU kernels use; of more than 1024 they use 1024, which `get_num_threads` tells then.
+#[doc = lucid::op_doc!(python set_num_threads)]
 #[pyfunction]
 fn set_num_threads(py: Python<'_>, num: &Bound<'_, PyAny>) -> PyResult<()> {
     match crate::tensor::int_arg("set_num_threads", "num", num)? {
@@ -202,6 +227,7 @@ fn _warn_always(always: Option<bool>) -> bool {
 }
 
 /// Is it a storage?
+#[doc = lucid::op_doc!(python is_storage)]
 #[pyfunction]
 fn is_storage(obj: &Bound<'_, PyAny>) -> bool {
     obj.get_type().name().is_ok_and(|n| n == "UntypedStorage" || n == "TypedStorage")
@@ -262,6 +288,7 @@ fn _gpu_in_use() -> bool {
 }
 
 /// Bytes in use (`current`, `peak`, `cached`) and `allocations` of a device.
+#[doc = lucid::op_doc!(python memory_stats)]
 #[pyfunction]
 #[pyo3(signature = (device=None))]
 fn memory_stats<'py>(py: Python<'py>, device: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyDict>> {
@@ -276,6 +303,7 @@ fn memory_stats<'py>(py: Python<'py>, device: Option<&Bound<'py, PyAny>>) -> PyR
 }
 
 /// Makes the peak that `memory_stats` reports the current use.
+#[doc = lucid::op_doc!(python reset_peak_memory_stats)]
 #[pyfunction]
 #[pyo3(signature = (device=None))]
 fn reset_peak_memory_stats(device: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
@@ -285,6 +313,7 @@ fn reset_peak_memory_stats(device: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
 }
 
 /// Gives memory kept for reuse back to the system.
+#[doc = lucid::op_doc!(python empty_cache)]
 #[pyfunction]
 #[pyo3(signature = (device=None))]
 fn empty_cache(py: Python<'_>, device: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
@@ -294,6 +323,7 @@ fn empty_cache(py: Python<'_>, device: Option<&Bound<'_, PyAny>>) -> PyResult<()
 
 /// Sets the most bytes of freed memory that a device keeps for reuse (256 MiB on the cpu at first), and gives back what is
 /// beyond. Returns the limit until now.
+#[doc = lucid::op_doc!(python set_cache_limit)]
 #[pyfunction]
 #[pyo3(signature = (bytes, device=None))]
 fn set_cache_limit(py: Python<'_>, bytes: usize, device: Option<&Bound<'_, PyAny>>) -> PyResult<usize> {

@@ -412,6 +412,7 @@ functions! {
 // ---- where and nonzero -----------------------------------------------------------------------------------------------
 
 /// Elements of `input` where `condition` holds, of `other` elsewhere. With the condition alone, the indices where it holds.
+#[doc = lucid::op_doc!(python where_of)]
 #[pyfunction]
 #[pyo3(signature = (condition, input=Arg::MISSING, other=Arg::MISSING, *, out=Arg::MISSING))]
 fn r#where<'py>(
@@ -448,6 +449,7 @@ fn r#where<'py>(
 }
 
 /// The indices of the elements that are not zero: one row each, or with `as_tuple` one vector per dimension.
+#[doc = lucid::op_doc!(python nonzero_of)]
 #[pyfunction]
 #[pyo3(signature = (input, *, out=Arg::MISSING, as_tuple=false))]
 fn nonzero<'py>(py: Python<'py>, input: Arg<'_, 'py>, out: Arg<'_, 'py>, as_tuple: bool) -> Object<'py> {

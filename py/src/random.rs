@@ -113,6 +113,7 @@ fn set_state(py: Python<'_>, generator: &Generator, state: &Bound<'_, PyTensor>)
 }
 
 /// Seeds the process's generator, and gives it.
+#[doc = lucid::op_doc!(python manual_seed)]
 #[pyfunction]
 fn manual_seed(seed: &Bound<'_, PyAny>) -> PyResult<PyGenerator> {
     lucid::manual_seed(seed_of(seed)?);
@@ -138,6 +139,7 @@ fn get_rng_state(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
 }
 
 /// Goes on from a state that `get_rng_state` gave.
+#[doc = lucid::op_doc!(python set_rng_state)]
 #[pyfunction]
 fn set_rng_state(py: Python<'_>, new_state: &Bound<'_, PyTensor>) -> PyResult<()> {
     set_state(py, lucid::random::default_generator(), new_state)

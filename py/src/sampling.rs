@@ -118,6 +118,7 @@ impl PyTensor {
     }
 
     /// Fills with 1 with a probability of `p`, else with 0. `p` is a number, or a tensor that expands to this one's shape.
+    #[doc = lucid::op_doc!(python tensor_bernoulli_)]
     #[pyo3(signature = (p=Arg::MISSING, *, generator=Arg::MISSING))]
     fn bernoulli_<'py>(slf: &Bound<'py, Self>, p: Arg<'_, 'py>, generator: Arg<'_, 'py>) -> PyResult<Bound<'py, Self>> {
         const OP: &str = "bernoulli_";
@@ -136,6 +137,7 @@ static BERNOULLI: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 /// 1 with the probability that the tensor's element gives, or `p` where that is given, else 0. A number as the first argument
 /// is the probability of all elements of a new tensor of shape `size` (not in PyTorch).
+#[doc = lucid::op_doc!(python bernoulli_of)]
 #[pyfunction]
 #[pyo3(signature = (*args, **kwargs))]
 #[pyo3(text_signature = "(input, p=None, *, size=None, generator=None, dtype=None, device=None, out=None)")]

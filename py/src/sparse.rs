@@ -65,6 +65,7 @@ impl PyTensor {
     }
 
     /// This matrix in CSR layout: `lucid.sparse_csr_tensor` of its elements that are not zero.
+    #[doc = lucid::op_doc!(python tensor_to_sparse_csr)]
     #[pyo3(signature = (dense_dim=None))]
     fn to_sparse_csr<'py>(slf: &Bound<'py, Self>, dense_dim: Option<usize>) -> Object<'py> {
         slf.py().import("lucid._sparse_csr")?.getattr("to_sparse_csr")?.call1((slf, dense_dim))
@@ -141,6 +142,7 @@ impl PyTensor {
     /// The elements that are not zero as a sparse tensor that indexes the first `sparse_dim` dimensions, all unless said;
     /// itself where it is sparse. Evaluates. `layout` may be `lucid.sparse_coo` alone; the other arguments are for PyTorch's
     /// compressed layouts.
+    #[doc = lucid::op_doc!(python tensor_to_sparse)]
     #[pyo3(signature = (sparse_dim=None, *, layout=None, blocksize=None, dense_dim=None))]
     fn to_sparse<'py>(
         slf: &Bound<'py, Self>,
@@ -165,6 +167,7 @@ impl PyTensor {
     }
 
     /// A sparse tensor of what this dense one has at the indices of `mask`, a sparse tensor of its shape.
+    #[doc = lucid::op_doc!(python tensor_sparse_mask)]
     fn sparse_mask<'py>(&self, py: Python<'py>, mask: &Bound<'py, PyTensor>) -> Object<'py> {
         let (t, mask) = (self.share(), mask.get().share());
         wrap(py, engine_call::quick(py, || t.sparse_mask(&mask))?)
@@ -227,6 +230,7 @@ fn natural(size: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
 /// their sum. The size is the least that fits unless given. One argument alone is the size of a tensor without indices.
 /// Gradients go to the values; the tensor itself is no leaf that may require one. The indices are checked in any case, which
 /// evaluates.
+#[doc = lucid::op_doc!(python sparse_coo_tensor)]
 #[pyfunction]
 #[pyo3(signature = (indices, values=None, size=Arg::MISSING, *, dtype=Arg::MISSING, device=Arg::MISSING, requires_grad=Flag::OFF, check_invariants=None, is_coalesced=None, pin_memory=Arg::MISSING))]
 #[allow(clippy::too_many_arguments)]

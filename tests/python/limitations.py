@@ -209,7 +209,7 @@ GRAPHS: dict[str, str] = STEP_NAMES | {
     **dict.fromkeys(
         ("fft_irfft2", "fft_irfftn"), "a complex transform comes before that of the last dimension, as two steps"
     ),
-    "istft": "the frames are laid over each other by padding and adding; PyTorch has one step for it",
+    "istft": "overlapping frames are padded and added; PyTorch has one node for it",
 }
 #: The same on the gpu device alone.
 GRAPHS_ON_GPU = {"float_power": "in float32, which needs no conversion there"}
@@ -234,12 +234,12 @@ UNSEEN_ON_GPU = (
 )
 
 SMALL = "PyTorch has another kernel for single small volumes, which knows no channels last"
-COPIED = "PyTorch writes into a copy that lies as the input does"
+COPIED = "PyTorch writes into a copy that has the input's strides"
 #: Rows whose results lie otherwise than in PyTorch (their strides), and why. Each has a sample that shows it.
 RESULT_STRIDES = {
     **dict.fromkeys(("conv3d", "conv_transpose3d"), SMALL),
     "put": COPIED,
-    "chain_matmul": "of one matrix PyTorch's lies as the matrix does",
+    "chain_matmul": "of one matrix PyTorch's has the matrix's strides",
     **dict.fromkeys(
         ("fft_fft2", "fft_ifft2", "fft_fftn", "fft_ifftn"),
         "of expanded real numbers: PyTorch makes complex ones of them first, in rows; here they are as they lie",
@@ -255,8 +255,8 @@ GRADIENT_COPIED = "written into a copy of another order than PyTorch's"
 TRANSFORMED = "as the transform here leaves it; PyTorch's is the real part of complex numbers, or in its kernel's order"
 #: The same of gradients, and on the gpu device alone.
 GRADIENT_STRIDES = {
-    "polar": "PyTorch's lies among the parts of complex numbers",
-    "scaled_dot_product_attention": "PyTorch's lies as its kernel's blocks do",
+    "polar": "PyTorch's has the strides of complex numbers' parts",
+    "scaled_dot_product_attention": "PyTorch's has the layout of its kernel's blocks",
     "linear": "of one vector PyTorch's bias gets the expanded gradient of a sum as it is",
     "cdist": "PyTorch's kernel writes by rows",
     "triangular_solve": "PyTorch's zeros for the second result are expanded",

@@ -33,7 +33,7 @@ macro_rules! lapack {
             fn lu(n: usize, a: &mut [$t], pivots: &mut [c_int]) -> usize {
                 assert!(n > 0 && n < c_int::MAX as usize && a.len() >= n * n && pivots.len() >= n, "lu: too short");
                 let _inside = super::enter();
-                if let Some(info) = super::unlike::lu(n, n, a, pivots) {
+                if let Some(info) = super::nan_lu::lu(n, n, a, pivots) {
                     return usize::try_from(info).unwrap_or(0);
                 }
                 let (size, mut info) = (int(n), 0);

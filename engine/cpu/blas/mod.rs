@@ -16,7 +16,7 @@ mod gemm_f32_dots;
 mod generic;
 mod lapack;
 mod ldl;
-mod unlike;
+mod nan_lu;
 
 pub use factor::{Decompose, Eigen};
 pub use lapack::Lapack;

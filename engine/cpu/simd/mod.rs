@@ -4,6 +4,7 @@
 //! Invariant: everything public here is safe to call with any arguments, but for functions marked `unsafe`.
 #![allow(unsafe_code)] // Memory, threads and vector instructions.
 
+mod affinity;
 pub mod alloc;
 #[cfg(accelerate)]
 mod apple;
@@ -21,7 +22,6 @@ mod math32;
 mod math64;
 mod memory;
 mod reduce;
-mod seats;
 pub mod shared_memory;
 mod strips;
 mod thread_cache;

@@ -5,8 +5,8 @@
 //! parking_lot. Invariants: results do not depend on the number of threads, as long as each piece depends on its own range
 //! only; a loop does not return before everybody has left it.
 
+use super::affinity::{self, Seat};
 use super::exit;
-use super::seats::{self, Seat};
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::any::Any;
 use std::num::NonZeroUsize;
@@ -171,7 +171,7 @@ impl ThreadPool {
             list.sleepers.min(pieces - 1).min(CALLS)
         };
         if wanted > 0 {
-            seats::yield_cores(&self.seats);
+            affinity::yield_cores(&self.seats);
         }
         self.call(wanted);
         job.lead();

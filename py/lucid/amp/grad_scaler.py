@@ -42,6 +42,9 @@ class GradScaler:
         growth_interval (int, default: 2000): the number of steps without overflow after which it grows.
         enabled (bool, default: True): scales; else losses and steps are left alone.
 
+    Raises:
+        ValueError: a factor is out of its range.
+
     Example:
         >>> x = lucid.ones(1, requires_grad=True)
         >>> optimizer = lucid.optim.SGD([x], lr=0.5)

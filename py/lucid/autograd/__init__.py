@@ -55,7 +55,7 @@ def backward(
     """Adds the gradients of `tensors` to their leaves, or to `inputs` alone.
 
     Each tensor is weighed by its entry of `grad_tensors`, which may be `None` for a tensor of one element. The graph is
-    let go of unless `retain_graph` or `create_graph`. `grad_variables` is the old name of `grad_tensors`.
+    freed unless `retain_graph` or `create_graph`. `grad_variables` is the old name of `grad_tensors`.
 
     Args:
         tensors (Tensor or sequence of Tensors): the roots of the backward pass, of any shapes.
@@ -66,6 +66,10 @@ def backward(
         grad_variables (Tensor or sequence of Tensors, optional): deprecated name of `grad_tensors`.
         inputs (Tensor or sequence of Tensors, optional): the tensors whose `grad` is added to, of any shapes; all
             leaves by default.
+
+    Raises:
+        RuntimeError: a root requires no gradients, has no gradient given though it has several elements, or its
+            graph was freed.
 
     Example:
         >>> x = lucid.tensor([3.0], requires_grad=True)
@@ -120,6 +124,9 @@ def grad(
 
     Returns:
         tuple of Tensors: a gradient for each input, of its shape.
+
+    Raises:
+        RuntimeError: an output requires no gradients, an input is not used, or the graph was freed.
 
     Example:
         >>> x = lucid.tensor([3.0], requires_grad=True)

@@ -42,6 +42,9 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
     Returns:
         GradientEdge: the edge.
 
+    Raises:
+        RuntimeError: the tensor requires no gradients.
+
     Example:
         >>> x = lucid.ones(1, requires_grad=True)
         >>> edge = lucid.autograd.graph.get_gradient_edge(x * 2)

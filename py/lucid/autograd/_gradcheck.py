@@ -489,6 +489,9 @@ def gradgradcheck(
     Returns:
         bool: whether the check passed.
 
+    Raises:
+        GradcheckError: the check failed, with `raise_exception`.
+
     Example:
         >>> x = lucid.tensor([1.0, 2.0], dtype=lucid.float64, requires_grad=True)
         >>> lucid.autograd.gradgradcheck(lambda x: x.sin(), (x,))

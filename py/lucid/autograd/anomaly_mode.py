@@ -25,6 +25,9 @@ class set_detect_anomaly:
         mode (bool): turns it on.
         check_nan (bool, default: True): looks for NaN in gradients.
 
+    Raises:
+        TypeError: `mode` is no bool.
+
     Example:
         >>> with lucid.autograd.set_detect_anomaly(True):
         ...     print(lucid.is_anomaly_enabled())

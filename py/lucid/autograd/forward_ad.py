@@ -48,6 +48,9 @@ def exit_dual_level(*, level: int | None = None) -> None:
     Args:
         level (int, optional): the level, which must be the last opened; that one by default.
 
+    Raises:
+        RuntimeError: no level is open, or another one than the last is named.
+
     Example:
         >>> from lucid.autograd import forward_ad
         >>> level = forward_ad.enter_dual_level()
@@ -86,7 +89,7 @@ class dual_level:
 def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
     """A view of `tensor` that carries `tangent`, of the same shape.
 
-    Where the tangent lies in memory as the tensor does, it is the tangent itself, so that in-place ops on the dual
+    Where the tangent has the tensor's strides, it is the tangent itself, so that in-place ops on the dual
     tensor write to it; else a copy. Both must be of a floating-point or complex dtype (`ValueError`).
 
     Args:
@@ -96,6 +99,9 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
 
     Returns:
         Tensor: the dual tensor.
+
+    Raises:
+        ValueError: a dtype that is neither floating nor complex.
 
     Example:
         >>> from lucid.autograd import forward_ad

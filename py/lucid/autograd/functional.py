@@ -252,6 +252,9 @@ def jacobian(
     Returns:
         Tensor or tuple: the blocks.
 
+    Raises:
+        ValueError: another `strategy`, or "forward-mode" without `vectorize`.
+
     Example:
         >>> lucid.autograd.functional.jacobian(lambda x: x**2, lucid.tensor([1.0, 2.0]))
         tensor([[2., 0.],
@@ -381,6 +384,9 @@ def hessian(
 
     Returns:
         Tensor or tuple: the blocks.
+
+    Raises:
+        RuntimeError: the output is not one number, or depends on no input, with `strict`.
 
     Example:
         >>> lucid.autograd.functional.hessian(lambda x: (x**3).sum(), lucid.tensor([1.0, 2.0]))

@@ -197,6 +197,9 @@ def register_multi_grad_hook(
     Returns:
         RemovableHandle: its `remove()` takes the hook away.
 
+    Raises:
+        ValueError: another `mode`.
+
     Example:
         >>> x = lucid.ones(1, requires_grad=True)
         >>> handle = lucid.autograd.graph.register_multi_grad_hook([x], lambda grads: print(grads))
@@ -249,6 +252,9 @@ def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
 
     Args:
         tensor (Tensor | Iterable[Tensor]): one or several, of any shapes.
+
+    Raises:
+        RuntimeError: what is no tensor.
 
     Example:
         >>> x = lucid.ones(1)

@@ -69,7 +69,14 @@ def flash_sdp_enabled() -> bool:
 
 
 def enable_flash_sdp(enabled: bool) -> None:
-    """Sets whether FlashAttention is on; warns once that it changes nothing."""
+    """Sets whether FlashAttention is on; warns once that it changes nothing.
+
+    Args:
+        enabled (bool): the setting.
+
+    Example:
+        >>> lucid.backends.cuda.enable_flash_sdp(True)
+    """
     _switch("flash", enabled)
 
 
@@ -79,7 +86,14 @@ def mem_efficient_sdp_enabled() -> bool:
 
 
 def enable_mem_efficient_sdp(enabled: bool) -> None:
-    """Sets whether memory-efficient attention is on; warns once that it changes nothing."""
+    """Sets whether memory-efficient attention is on; warns once that it changes nothing.
+
+    Args:
+        enabled (bool): the setting.
+
+    Example:
+        >>> lucid.backends.cuda.enable_mem_efficient_sdp(True)
+    """
     _switch("mem_efficient", enabled)
 
 
@@ -89,7 +103,14 @@ def math_sdp_enabled() -> bool:
 
 
 def enable_math_sdp(enabled: bool) -> None:
-    """Sets whether attention written in ops is on; warns once that it changes nothing."""
+    """Sets whether attention written in ops is on; warns once that it changes nothing.
+
+    Args:
+        enabled (bool): the setting.
+
+    Example:
+        >>> lucid.backends.cuda.enable_math_sdp(True)
+    """
     _switch("math", enabled)
 
 
@@ -99,7 +120,14 @@ def cudnn_sdp_enabled() -> bool:
 
 
 def enable_cudnn_sdp(enabled: bool) -> None:
-    """Sets whether cuDNN's attention is on; warns once that it changes nothing."""
+    """Sets whether cuDNN's attention is on; warns once that it changes nothing.
+
+    Args:
+        enabled (bool): the setting.
+
+    Example:
+        >>> lucid.backends.cuda.enable_cudnn_sdp(True)
+    """
     _switch("cudnn", enabled)
 
 
@@ -109,7 +137,14 @@ def fp16_bf16_reduction_math_sdp_allowed() -> bool:
 
 
 def allow_fp16_bf16_reduction_math_sdp(enabled: bool) -> None:
-    """Sets whether sums of 16-bit attention may be 16-bit; they are float32, which both settings allow."""
+    """Sets whether sums of 16-bit attention may be 16-bit; they are float32, which both settings allow.
+
+    Args:
+        enabled (bool): the setting.
+
+    Example:
+        >>> lucid.backends.cuda.allow_fp16_bf16_reduction_math_sdp(False)
+    """
     _sdp["reduction"] = bool(enabled)
 
 

@@ -38,7 +38,23 @@ def flags(
     deterministic: bool = False,
     allow_tf32: bool = True,
 ) -> Iterator[None]:
-    """A block in which the switches are as given."""
+    """A block in which the switches are as given.
+
+    Args:
+        enabled (bool, default: False): the switch `enabled`, which changes nothing.
+        benchmark (bool, default: False): the switch `benchmark`, which changes nothing.
+        benchmark_limit (int, default: 10): the switch `benchmark_limit`, which changes nothing.
+        deterministic (bool, default: False): the switch `deterministic`, which changes nothing.
+        allow_tf32 (bool, default: True): the switch `allow_tf32`, which changes nothing.
+
+    Returns:
+        context manager: the block.
+
+    Example:
+        >>> with lucid.backends.cudnn.flags(deterministic=True):
+        ...     print(lucid.backends.cudnn.deterministic)
+        True
+    """
     given, here = dict(locals()), globals()
     former = {name: here[name] for name in given}
     here.update(given)

@@ -104,7 +104,15 @@ get_device_name = CUDA.device_name
 
 
 class device(Pass):
-    """`with device(0):` as PyTorch's: there is one GPU, with index 0. `None` and below 0 is any."""
+    """`with device(0):` as PyTorch's: there is one GPU, with index 0. `None` and below 0 is any.
+
+    Args:
+        device (int, str or lucid.device): the GPU, or None.
+
+    Example:
+        >>> with lucid.cuda.device(-1):
+        ...     pass
+    """
 
     def __init__(self, device: Any) -> None:
         if device is not None and not (isinstance(device, int) and device < 0):
@@ -112,26 +120,64 @@ class device(Pass):
 
 
 class device_of(device):
-    """`with device_of(tensor):` as PyTorch's: tensors of the GPU are all on the one."""
+    """`with device_of(tensor):` as PyTorch's: tensors of the GPU are all on the one.
+
+    Args:
+        obj (object): a tensor, or another object.
+
+    Example:
+        >>> with lucid.cuda.device_of(lucid.ones(1)):
+        ...     pass
+    """
 
     def __init__(self, obj: Any) -> None:
         super().__init__(None)
 
 
 class StreamContext(Pass):
-    """`with stream(s):` as PyTorch's: there is one queue."""
+    """`with stream(s):` as PyTorch's: there is one queue.
+
+    Args:
+        stream (_Stream, optional): the queue, or None.
+
+    Example:
+        >>> with lucid.cuda.StreamContext(None):
+        ...     pass
+    """
 
     def __init__(self, stream: _Stream | None) -> None:
         self.stream = stream
 
 
 def stream(stream: _Stream | None) -> StreamContext:
-    """A block whose work goes to a queue: there is one."""
+    """A block whose work goes to a queue: there is one.
+
+    Args:
+        stream (_Stream, optional): the queue, or None.
+
+    Returns:
+        StreamContext: the block.
+
+    Example:
+        >>> with lucid.cuda.stream(None):
+        ...     pass
+    """
     return StreamContext(stream)
 
 
 def current_stream(device: Any = None) -> Stream:
-    """The GPU's one queue."""
+    """The GPU's one queue.
+
+    Args:
+        device (int, str or lucid.device, optional): the GPU; there is one.
+
+    Returns:
+        Stream: the queue.
+
+    Example:
+        >>> if lucid.cuda.is_available():
+        ...     lucid.cuda.current_stream().synchronize()
+    """
     return Stream(device)
 
 
@@ -149,12 +195,34 @@ def ipc_collect() -> None:
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
-    """Does the GPU have bfloat16? All that MLX computes on do."""
+    """Does the GPU have bfloat16? All that MLX computes on do.
+
+    Args:
+        including_emulation (bool, default: True): accepted for PyTorch's signature.
+
+    Returns:
+        bool: whether there is such a GPU.
+
+    Example:
+        >>> lucid.cuda.is_bf16_supported() == lucid.cuda.is_available()
+        True
+    """
     return is_available()
 
 
 def get_device_capability(device: Any = None) -> tuple[int, int]:
-    """The major and minor number of what the GPU can compute."""
+    """The major and minor number of what the GPU can compute.
+
+    Args:
+        device (int, str or lucid.device, optional): the GPU; there is one.
+
+    Returns:
+        tuple of ints: major and minor.
+
+    Example:
+        >>> if lucid.cuda.is_available():
+        ...     major, minor = lucid.cuda.get_device_capability()
+    """
     CUDA.need("get_device_capability", device)
     major, minor = _C._gpu_info()["compute_capability"] or (0, 0)
     return int(major), int(minor)
@@ -171,7 +239,18 @@ class _CudaDeviceProperties:
 
 
 def get_device_properties(device: Any = None) -> _CudaDeviceProperties:
-    """What MLX says of the GPU: `name`, `major`, `minor` and `total_memory`."""
+    """What MLX says of the GPU: `name`, `major`, `minor` and `total_memory`.
+
+    Args:
+        device (int, str or lucid.device, optional): the GPU; there is one.
+
+    Returns:
+        object: with the attributes above.
+
+    Example:
+        >>> if lucid.cuda.is_available():
+        ...     name = lucid.cuda.get_device_properties().name
+    """
     CUDA.need("get_device_properties", device)
     return _CudaDeviceProperties(get_device_name(), *get_device_capability(), int(_C._gpu_info()["total_memory"] or 0))
 

@@ -16,7 +16,20 @@ _started: dict[int, Any] = {}
 
 
 def range_push(msg: str) -> int:
-    """Begins a scope inside of this thread's others; gives how many are around it."""
+    """Begins a scope inside of this thread's others; gives how many are around it.
+
+    Args:
+        msg (str): the name of the scope.
+
+    Returns:
+        int: the number of scopes around it.
+
+    Example:
+        >>> lucid.cuda.nvtx.range_push("step")
+        0
+        >>> lucid.cuda.nvtx.range_pop()
+        0
+    """
     stack: list[Any] = _open.__dict__.setdefault("stack", [])
     scope = record_function(msg)
     scope.__enter__()
@@ -34,7 +47,17 @@ def range_pop() -> int:
 
 
 def range_start(msg: str) -> int:
-    """Begins a scope that ends wherever `range_end` is called with the number that this gives."""
+    """Begins a scope that ends wherever `range_end` is called with the number that this gives.
+
+    Args:
+        msg (str): the name of the scope.
+
+    Returns:
+        int: its number.
+
+    Example:
+        >>> lucid.cuda.nvtx.range_end(lucid.cuda.nvtx.range_start("step"))
+    """
     scope = record_function(msg)
     # Without a profiler nothing is recorded, and a scope that nobody ends would be kept for ever.
     if _trace._running is None:
@@ -45,14 +68,28 @@ def range_start(msg: str) -> int:
 
 
 def range_end(range_id: int) -> None:
-    """Ends a scope that `range_start` began; one that is not open is left alone."""
+    """Ends a scope that `range_start` began; one that is not open is left alone.
+
+    Args:
+        range_id (int): what `range_start` returned.
+
+    Example:
+        >>> lucid.cuda.nvtx.range_end(lucid.cuda.nvtx.range_start("step"))
+    """
     scope = _started.pop(range_id, None)
     if scope is not None:
         scope.__exit__(None, None, None)
 
 
 def mark(msg: str) -> None:
-    """Records a moment: a scope with nothing in it."""
+    """Records a moment: a scope with nothing in it.
+
+    Args:
+        msg (str): the name of the moment.
+
+    Example:
+        >>> lucid.cuda.nvtx.mark("here")
+    """
     with record_function(msg):
         pass
 
@@ -60,6 +97,12 @@ def mark(msg: str) -> None:
 @contextlib.contextmanager
 def range(msg: str, *args: Any, **kwargs: Any) -> Iterator[None]:
     """A block as a scope; the message is formatted with the arguments.
+
+    Args:
+        msg (str): the name of the scope.
+
+    Returns:
+        context manager: the block.
 
     Example:
         >>> with lucid.profiler.profile() as p, lucid.cuda.nvtx.range("step {}", 3):

@@ -35,6 +35,13 @@ def get_rng_state_all() -> list[_C.Tensor]:
 
 
 def set_rng_state_all(new_states: list[_C.Tensor]) -> None:
-    """Puts back what `get_rng_state_all` gave."""
+    """Puts back what `get_rng_state_all` gave.
+
+    Args:
+        new_states (list[_C.Tensor]): what `get_rng_state_all` returned.
+
+    Example:
+        >>> lucid.cuda.set_rng_state_all(lucid.cuda.get_rng_state_all())
+    """
     for state in new_states:
         set_rng_state(state)

@@ -24,6 +24,9 @@ def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Cal
     Returns:
         callable: the function.
 
+    Raises:
+        RuntimeError: another `remove`.
+
     Example:
         >>> lucid.func.functionalize(lambda x: x.clone().add_(1))(lucid.ones(1))
         tensor([2.])

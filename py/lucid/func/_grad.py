@@ -162,6 +162,9 @@ def grad_and_value(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool
     Returns:
         callable: returns the gradient and the value.
 
+    Raises:
+        RuntimeError: the output is no 0-d floating tensor, or `argnums` is out of range.
+
     Example:
         >>> lucid.func.grad_and_value(lambda x: x**2)(lucid.tensor(3.0))
         (tensor(6.), tensor(9.))
@@ -362,6 +365,9 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
     Returns:
         tuple: the output and its tangent.
 
+    Raises:
+        RuntimeError: the tangents do not fit the arguments.
+
     Example:
         >>> lucid.func.jvp(lambda x: x**2, (lucid.tensor([3.0]),), (lucid.ones(1),))
         (tensor([9.]), tensor([6.]))
@@ -423,6 +429,9 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
 
     Returns:
         tuple: the output, and the function of tangents.
+
+    Raises:
+        RuntimeError: the outputs are no tensors.
 
     Example:
         >>> y, push = lucid.func.linearize(lambda x: x**2, lucid.tensor([3.0]))

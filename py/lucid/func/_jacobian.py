@@ -57,6 +57,9 @@ def jacrev(
     Returns:
         callable: returns the blocks.
 
+    Raises:
+        ValueError: `chunk_size` is not positive.
+
     Example:
         >>> lucid.func.jacrev(lambda x: x**2)(lucid.tensor([1.0, 2.0]))
         tensor([[2., 0.],

@@ -38,6 +38,9 @@ def functional_call(
     Returns:
         object: what the module's `forward` returns.
 
+    Raises:
+        RuntimeError: a name that the module does not have, with `strict`.
+
     Example:
         >>> from lucid import nn
         >>> layer = nn.Linear(2, 1, bias=False)
@@ -129,6 +132,9 @@ def stack_module_state(models: Sequence[Any]) -> tuple[dict[str, Tensor], dict[s
 
     Returns:
         tuple of dicts: parameters and buffers by name, each with a new first dimension.
+
+    Raises:
+        RuntimeError: there is no module, or they are of several classes or modes.
 
     Example:
         >>> from lucid import nn

@@ -68,6 +68,9 @@ def vmap(
     Returns:
         callable: the function of batches.
 
+    Raises:
+        ValueError: `in_dims` do not fit the arguments, or the batch sizes differ.
+
     Example:
         >>> dot = lucid.vmap(lambda x, y: x @ y)
         >>> dot(lucid.tensor([[1.0, 2.0], [3.0, 4.0]]), lucid.ones(2, 2))

@@ -17,7 +17,16 @@ __all__ = ["Graph", "PythonCode"]
 
 
 class PythonCode(NamedTuple):
-    """Code of a `forward`, and what its names mean."""
+    """Code of a `forward`, and what its names mean.
+
+    Args:
+        src (str): the source.
+        globals (dict): what its names mean.
+
+    Example:
+        >>> lucid.fx.graph.PythonCode("x = 1", {}).src
+        'x = 1'
+    """
 
     src: str
     globals: dict[str, Any]
@@ -76,8 +85,9 @@ class Graph:
     """A program as a list of nodes.
 
     Args:
-        owning_module: the module that it belongs to.
-        tracer_cls: the class of the tracer that made it.
+        owning_module (Module, optional): the module that it belongs to.
+        tracer_cls (type, optional): the class of the tracer that made it.
+        tracer_extras (dict[str, Any], optional): accepted for PyTorch's signature.
 
     Example:
         >>> graph = lucid.fx.Graph()

@@ -21,13 +21,36 @@ _side_effects: set[Any] = {print}
 
 
 def has_side_effect(fn: F) -> F:
-    """Marks a function whose calls are kept though nothing takes their results. Returns it."""
+    """Marks a function whose calls are kept though nothing takes their results. Returns it.
+
+    Args:
+        fn (F): the function.
+
+    Returns:
+        callable: `fn` itself.
+
+    Example:
+        >>> lucid.fx.has_side_effect(print) is print
+        True
+    """
     _side_effects.add(fn)
     return fn
 
 
 def map_aggregate(a: Any, fn: Callable[[Any], Any]) -> Any:
-    """Applies a function to what is in tuples, lists, dicts and slices, which are built anew."""
+    """Applies a function to what is in tuples, lists, dicts and slices, which are built anew.
+
+    Args:
+        a (object): a nest of values.
+        fn (Callable[[Any], Any]): takes a value, and returns another.
+
+    Returns:
+        object: the nest of results.
+
+    Example:
+        >>> lucid.fx.node.map_aggregate((1, [2]), lambda x: x + 1)
+        (2, [3])
+    """
     if isinstance(a, tuple):
         made = [map_aggregate(x, fn) for x in a]
         return type(a)(*made) if hasattr(a, "_fields") else tuple(made)
@@ -43,8 +66,19 @@ def map_aggregate(a: Any, fn: Callable[[Any], Any]) -> Any:
 def map_arg(a: Any, fn: Callable[[Node], Any]) -> Any:
     """Applies a function to the nodes in an argument.
 
+    Args:
+        a (object): a nest of values.
+        fn (Callable[[Node], Any]): takes a node, and returns its value.
+
+    Returns:
+        object: the nest with the nodes replaced.
+
     Raises:
         AssertionError: `fn` cannot be called.
+
+    Example:
+        >>> lucid.fx.map_arg((1, [2]), lambda node: node.name)
+        (1, [2])
     """
     if not callable(fn):
         raise AssertionError("torch.fx.map_arg(a, fn): fn must be a callable")
@@ -62,13 +96,21 @@ def _shown(target: Any) -> str:
 class Node:
     """One step of a program.
 
-    Attributes:
-        op: `"placeholder"`, `"get_attr"`, `"call_function"`, `"call_method"`, `"call_module"` or `"output"`.
-        target: the function, or the name of the argument, attribute, method or module.
-        args, kwargs: the arguments; other nodes stand for their results.
-        name: unique in the graph.
-        users: the nodes that take the result, in their order, as the keys of a dict.
-        meta: notes of passes.
+    Args:
+        graph (Graph): the graph that it belongs to.
+        name (str): the name of its result.
+        op (str): one of those below.
+        target (callable or str): the function, or the name of the argument, attribute, method or module.
+        args (tuple[Any, ...]): its arguments.
+        kwargs (dict[str, Any]): its keyword arguments.
+        return_type (type, optional): the type of its result.
+
+    Raises:
+        AssertionError: another `op`.
+
+    Example:
+        >>> lucid.fx.Graph().placeholder("x").op
+        'placeholder'
     """
 
     def __init__(

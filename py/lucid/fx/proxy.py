@@ -22,9 +22,13 @@ class TraceError(ValueError):
 class Proxy:
     """A value of a program that is traced.
 
-    Attributes:
-        node: the node that gives it.
-        tracer: the tracer.
+    Args:
+        node (Node): the node that computes it.
+        tracer (Tracer, optional): what traces.
+
+    Example:
+        >>> lucid.fx.Proxy(lucid.fx.Graph().placeholder("x")).node.name
+        'x'
     """
 
     def __init__(self, node: Node, tracer: Tracer | None = None) -> None:

@@ -15,6 +15,9 @@ __all__ = ["Future", "collect_all", "fork", "wait", "wait_all"]
 class Future:
     """A value that may not be there yet.
 
+    Args:
+        devices (object, optional): accepted for PyTorch's signature.
+
     Example:
         >>> future = lucid.jit.Future()
         >>> then = future.then(lambda f: f.value() + 1)
@@ -110,12 +113,38 @@ def wait(future: Future) -> Any:
 
 
 def wait_all(futures: list[Future]) -> list[Any]:
-    """Waits for the values of several futures and returns them."""
+    """Waits for the values of several futures and returns them.
+
+    Args:
+        futures (list[Future]): the futures.
+
+    Returns:
+        list: their values.
+
+    Example:
+        >>> future = lucid.futures.Future()
+        >>> future.set_result(1)
+        >>> lucid.futures.wait_all([future])
+        [1]
+    """
     return [future.wait() for future in futures]
 
 
 def collect_all(futures: list[Future]) -> Future:
-    """Returns a future of the list, which is done once all of its futures are."""
+    """Returns a future of the list, which is done once all of its futures are.
+
+    Args:
+        futures (list[Future]): the futures.
+
+    Returns:
+        Future: of the list of all.
+
+    Example:
+        >>> future = lucid.futures.Future()
+        >>> future.set_result(1)
+        >>> lucid.futures.collect_all([future]).wait()[0].value()
+        1
+    """
     result, left, lock = Future(), [len(futures)], threading.Lock()
 
     def count(_: Future) -> None:

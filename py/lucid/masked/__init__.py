@@ -20,22 +20,16 @@ from lucid.masked._reductions import (
     amin,
     argmax,
     argmin,
-    cumprod,
-    cumsum,
-    log_softmax,
-    logaddexp,
     logsumexp,
     mean,
     median,
     norm,
-    normalize,
     prod,
-    softmax,
-    softmin,
     std,
     sum,
     var,
 )
+from lucid.masked._scans import cumprod, cumsum, log_softmax, logaddexp, normalize, softmax, softmin
 from lucid.masked._tensor import MaskedTensor, as_masked_tensor, is_masked_tensor, masked_tensor
 
 __all__ = [

@@ -19,18 +19,11 @@ __all__ = [
     "amin",
     "argmax",
     "argmin",
-    "cumprod",
-    "cumsum",
-    "log_softmax",
-    "logaddexp",
     "logsumexp",
     "mean",
     "median",
     "norm",
-    "normalize",
     "prod",
-    "softmax",
-    "softmin",
     "std",
     "sum",
     "var",
@@ -73,7 +66,25 @@ def sum(
     dtype: lucid.dtype | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """The sum of the elements where `mask` is true, along `dim`; all where not given."""
+    """The sum of the elements where `mask` is true, along `dim`; all where not given.
+
+    Args:
+        input (Tensor): any shape.
+        dim (Dims, optional): the dimensions to reduce; all by default.
+        keepdim (bool, default: False): keeps the reduced dimensions, with size 1.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+        mask (Tensor, optional): which elements count, bool, of a shape that broadcasts to that of `input`; all by
+            default.
+
+    Returns:
+        Tensor: the shape of `input` without the dimensions `dim`, which have size 1 with `keepdim`.
+
+    Example:
+        >>> x, mask = lucid.tensor([1.0, 2.0, 4.0]), lucid.tensor([True, True, False])
+        >>> lucid.masked.sum(x, mask=mask)
+        tensor(3.)
+    """
     m = _mask_of("sum", input, mask)
     return lucid.sum(_filled(input, m, 0), _dims(input, dim), keepdim, dtype=dtype)
 
@@ -86,7 +97,25 @@ def prod(
     dtype: lucid.dtype | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """The product of the elements where `mask` is true, along `dim`; all where not given."""
+    """The product of the elements where `mask` is true, along `dim`; all where not given.
+
+    Args:
+        input (Tensor): any shape.
+        dim (Dims, optional): the dimensions to reduce; all by default.
+        keepdim (bool, default: False): keeps the reduced dimensions, with size 1.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+        mask (Tensor, optional): which elements count, bool, of a shape that broadcasts to that of `input`; all by
+            default.
+
+    Returns:
+        Tensor: the shape of `input` without the dimensions `dim`, which have size 1 with `keepdim`.
+
+    Example:
+        >>> x, mask = lucid.tensor([1.0, 2.0, 4.0]), lucid.tensor([True, True, False])
+        >>> lucid.masked.prod(x, mask=mask)
+        tensor(2.)
+    """
     m = _mask_of("prod", input, mask)
     made = _filled(input, m, 1)
     dims = sorted((d % input.ndim for d in _dims(input, dim)), reverse=True) if input.ndim else []
@@ -103,7 +132,25 @@ def amax(
     dtype: lucid.dtype | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """The largest element where `mask` is true, along `dim`."""
+    """The largest element where `mask` is true, along `dim`.
+
+    Args:
+        input (Tensor): any shape.
+        dim (Dims, optional): the dimensions to reduce; all by default.
+        keepdim (bool, default: False): keeps the reduced dimensions, with size 1.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+        mask (Tensor, optional): which elements count, bool, of a shape that broadcasts to that of `input`; all by
+            default.
+
+    Returns:
+        Tensor: the shape of `input` without the dimensions `dim`, which have size 1 with `keepdim`.
+
+    Example:
+        >>> x, mask = lucid.tensor([1.0, 2.0, 4.0]), lucid.tensor([True, True, False])
+        >>> lucid.masked.amax(x, mask=mask)
+        tensor(2.)
+    """
     x = input if dtype is None else input.to(dtype)
     return lucid.amax(_filled(x, _mask_of("amax", x, mask), _lowest(x.dtype)), _dims(x, dim), keepdim)
 
@@ -116,7 +163,25 @@ def amin(
     dtype: lucid.dtype | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """The smallest element where `mask` is true, along `dim`."""
+    """The smallest element where `mask` is true, along `dim`.
+
+    Args:
+        input (Tensor): any shape.
+        dim (Dims, optional): the dimensions to reduce; all by default.
+        keepdim (bool, default: False): keeps the reduced dimensions, with size 1.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+        mask (Tensor, optional): which elements count, bool, of a shape that broadcasts to that of `input`; all by
+            default.
+
+    Returns:
+        Tensor: the shape of `input` without the dimensions `dim`, which have size 1 with `keepdim`.
+
+    Example:
+        >>> x, mask = lucid.tensor([1.0, 2.0, 4.0]), lucid.tensor([True, True, False])
+        >>> lucid.masked.amin(x, mask=mask)
+        tensor(1.)
+    """
     x = input if dtype is None else input.to(dtype)
     return lucid.amin(_filled(x, _mask_of("amin", x, mask), _highest(x.dtype)), _dims(x, dim), keepdim)
 
@@ -129,7 +194,25 @@ def argmax(
     dtype: lucid.dtype | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """Where the largest element is of those where `mask` is true."""
+    """Where the largest element is of those where `mask` is true.
+
+    Args:
+        input (Tensor): any shape.
+        dim (int, optional): the dimension to reduce; the flattened tensor by default.
+        keepdim (bool, default: False): keeps the reduced dimensions, with size 1.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+        mask (Tensor, optional): which elements count, bool, of a shape that broadcasts to that of `input`; all by
+            default.
+
+    Returns:
+        Tensor: the shape of `input` without the dimensions `dim`, which have size 1 with `keepdim`.
+
+    Example:
+        >>> x, mask = lucid.tensor([1.0, 2.0, 4.0]), lucid.tensor([True, True, False])
+        >>> lucid.masked.argmax(x, mask=mask)
+        tensor(1)
+    """
     x = input if dtype is None else input.to(dtype)
     return lucid.argmax(_filled(x, _mask_of("argmax", x, mask), _lowest(x.dtype)), dim, keepdim)
 
@@ -142,7 +225,25 @@ def argmin(
     dtype: lucid.dtype | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """Where the smallest element is of those where `mask` is true."""
+    """Where the smallest element is of those where `mask` is true.
+
+    Args:
+        input (Tensor): any shape.
+        dim (int, optional): the dimension to reduce; the flattened tensor by default.
+        keepdim (bool, default: False): keeps the reduced dimensions, with size 1.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+        mask (Tensor, optional): which elements count, bool, of a shape that broadcasts to that of `input`; all by
+            default.
+
+    Returns:
+        Tensor: the shape of `input` without the dimensions `dim`, which have size 1 with `keepdim`.
+
+    Example:
+        >>> x, mask = lucid.tensor([1.0, 2.0, 4.0]), lucid.tensor([True, True, False])
+        >>> lucid.masked.argmin(x, mask=mask)
+        tensor(0)
+    """
     x = input if dtype is None else input.to(dtype)
     return lucid.argmin(_filled(x, _mask_of("argmin", x, mask), _highest(x.dtype)), dim, keepdim)
 
@@ -159,7 +260,28 @@ def mean(
     dtype: lucid.dtype | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """The mean of the elements where `mask` is true, along `dim`; NaN where there are none."""
+    """The mean of the elements where `mask` is true, along `dim`; NaN where there are none.
+
+    Args:
+        input (Tensor): any shape.
+        dim (Dims, optional): the dimensions to reduce; all by default.
+        keepdim (bool, default: False): keeps the reduced dimensions, with size 1.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+        mask (Tensor, optional): which elements count, bool, of a shape that broadcasts to that of `input`; all by
+            default.
+
+    Returns:
+        Tensor: the shape of `input` without the dimensions `dim`, which have size 1 with `keepdim`.
+
+    Raises:
+        NotImplementedError: a dtype that the reduction is not defined for.
+
+    Example:
+        >>> x, mask = lucid.tensor([1.0, 2.0, 4.0]), lucid.tensor([True, True, False])
+        >>> lucid.masked.mean(x, mask=mask)
+        tensor(1.5000)
+    """
     x = input if dtype is None else input.to(dtype)
     if not (x.is_floating_point() or x.is_complex()):
         raise errors.ValueError(f"masked.mean: expects a floating or complex dtype, got {x.dtype}; give dtype=")
@@ -175,7 +297,28 @@ def median(
     dtype: lucid.dtype | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """The lower median of the elements where `mask` is true, along `dim`; NaN where there are none."""
+    """The lower median of the elements where `mask` is true, along `dim`; NaN where there are none.
+
+    Args:
+        input (Tensor): any shape.
+        dim (int, default: -1): the dimension to reduce.
+        keepdim (bool, default: False): keeps the reduced dimensions, with size 1.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+        mask (Tensor, optional): which elements count, bool, of a shape that broadcasts to that of `input`; all by
+            default.
+
+    Returns:
+        Tensor: the shape of `input` without the dimensions `dim`, which have size 1 with `keepdim`.
+
+    Raises:
+        NotImplementedError: a dtype that the reduction is not defined for.
+
+    Example:
+        >>> x, mask = lucid.tensor([1.0, 2.0, 4.0]), lucid.tensor([True, True, False])
+        >>> lucid.masked.median(x, 0, mask=mask)
+        tensor(1.)
+    """
     x = input if dtype is None else input.to(dtype)
     if not x.is_floating_point():
         raise errors.ValueError(f"masked.median: expects a floating dtype, got {x.dtype}; give dtype=")
@@ -191,7 +334,25 @@ def logsumexp(
     dtype: lucid.dtype | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """The logarithm of the sum of exponentials where `mask` is true, along `dim`."""
+    """The logarithm of the sum of exponentials where `mask` is true, along `dim`.
+
+    Args:
+        input (Tensor): any shape.
+        dim (Dims, optional): the dimensions to reduce; all by default.
+        keepdim (bool, default: False): keeps the reduced dimensions, with size 1.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+        mask (Tensor, optional): which elements count, bool, of a shape that broadcasts to that of `input`; all by
+            default.
+
+    Returns:
+        Tensor: the shape of `input` without the dimensions `dim`, which have size 1 with `keepdim`.
+
+    Example:
+        >>> x, mask = lucid.tensor([1.0, 2.0, 4.0]), lucid.tensor([True, True, False])
+        >>> lucid.masked.logsumexp(x, mask=mask)
+        tensor(2.3133)
+    """
     x = input if dtype is None else input.to(dtype)
     return lucid.logsumexp(_filled(x, _mask_of("logsumexp", x, mask), -math.inf), _dims(x, dim), keepdim)
 
@@ -205,7 +366,26 @@ def norm(
     dtype: lucid.dtype | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """The vector norm of order `ord` of the elements where `mask` is true, along `dim`."""
+    """The vector norm of order `ord` of the elements where `mask` is true, along `dim`.
+
+    Args:
+        input (Tensor): any shape.
+        ord (float, default: 2.0): the order of the norm.
+        dim (Dims, optional): the dimensions to reduce; all by default.
+        keepdim (bool, default: False): keeps the reduced dimensions, with size 1.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+        mask (Tensor, optional): which elements count, bool, of a shape that broadcasts to that of `input`; all by
+            default.
+
+    Returns:
+        Tensor: the shape of `input` without the dimensions `dim`, which have size 1 with `keepdim`.
+
+    Example:
+        >>> x, mask = lucid.tensor([1.0, 2.0, 4.0]), lucid.tensor([True, True, False])
+        >>> lucid.masked.norm(x, mask=mask)
+        tensor(2.2361)
+    """
     x = input if dtype is None else input.to(dtype)
     identity = math.inf if ord == -math.inf else 0.0
     filled = _filled(x, _mask_of("norm", x, mask), identity)
@@ -222,7 +402,30 @@ def var(
     dtype: lucid.dtype | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """The variance of the elements where `mask` is true, along `dim`, over their number less `correction` (1)."""
+    """The variance of the elements where `mask` is true, along `dim`, over their number less `correction` (1).
+
+    Args:
+        input (Tensor): any shape.
+        dim (Dims, optional): the dimensions to reduce; all by default.
+        unbiased (bool, optional): subtracts 1 from the number of elements in the divisor.
+        correction (float, optional): what is subtracted from it; 1 by default.
+        keepdim (bool, default: False): keeps the reduced dimensions, with size 1.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+        mask (Tensor, optional): which elements count, bool, of a shape that broadcasts to that of `input`; all by
+            default.
+
+    Returns:
+        Tensor: the shape of `input` without the dimensions `dim`, which have size 1 with `keepdim`.
+
+    Raises:
+        NotImplementedError: a dtype that the reduction is not defined for.
+
+    Example:
+        >>> x, mask = lucid.tensor([1.0, 2.0, 4.0]), lucid.tensor([True, True, False])
+        >>> lucid.masked.var(x, mask=mask)
+        tensor(0.5000)
+    """
     if unbiased is not None and correction is not None:
         raise errors.ValueError("masked.var: Only one of unbiased and correction may be given")
     less = correction if correction is not None else 0.0 if unbiased is False else 1.0
@@ -243,61 +446,25 @@ def std(
     dtype: lucid.dtype | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """The square root of `var`."""
+    """The square root of `var`.
+
+    Args:
+        input (Tensor): any shape.
+        dim (Dims, optional): the dimensions to reduce; all by default.
+        unbiased (bool, optional): subtracts 1 from the number of elements in the divisor.
+        correction (float, optional): what is subtracted from it; 1 by default.
+        keepdim (bool, default: False): keeps the reduced dimensions, with size 1.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+        mask (Tensor, optional): which elements count, bool, of a shape that broadcasts to that of `input`; all by
+            default.
+
+    Returns:
+        Tensor: the shape of `input` without the dimensions `dim`, which have size 1 with `keepdim`.
+
+    Example:
+        >>> x, mask = lucid.tensor([1.0, 2.0, 4.0]), lucid.tensor([True, True, False])
+        >>> lucid.masked.std(x, mask=mask)
+        tensor(0.7071)
+    """
     return var(input, dim, unbiased, correction=correction, keepdim=keepdim, dtype=dtype, mask=mask).sqrt()
-
-
-def softmax(input: Tensor, dim: int, *, dtype: lucid.dtype | None = None, mask: Tensor | None = None) -> Tensor:
-    """The softmax along `dim` of the elements where `mask` is true; 0 elsewhere, NaN along dimensions without any."""
-    x = input if dtype is None else input.to(dtype)
-    return lucid.softmax(_filled(x, _mask_of("softmax", x, mask), -math.inf), dim)
-
-
-def log_softmax(input: Tensor, dim: int, *, dtype: lucid.dtype | None = None, mask: Tensor | None = None) -> Tensor:
-    """The logarithm of `softmax`."""
-    x = input if dtype is None else input.to(dtype)
-    return lucid.log_softmax(_filled(x, _mask_of("log_softmax", x, mask), -math.inf), dim)
-
-
-def softmin(input: Tensor, dim: int, *, dtype: lucid.dtype | None = None, mask: Tensor | None = None) -> Tensor:
-    """The softmax of the negative elements."""
-    return softmax(-input, dim, dtype=dtype, mask=mask)
-
-
-def normalize(
-    input: Tensor,
-    ord: float,
-    dim: int,
-    *,
-    eps: float = 1e-12,
-    dtype: lucid.dtype | None = None,
-    mask: Tensor | None = None,
-) -> Tensor:
-    """The elements where `mask` is true over their norm along `dim`, at least `eps`; 0 elsewhere."""
-    x = input if dtype is None else input.to(dtype)
-    m = _mask_of("normalize", x, mask)
-    return _filled(x, m, 0) / norm(x, ord, dim, keepdim=True, mask=m).clamp(min=eps)
-
-
-def cumsum(input: Tensor, dim: int, *, dtype: lucid.dtype | None = None, mask: Tensor | None = None) -> Tensor:
-    """The running sum along `dim` of the elements where `mask` is true."""
-    return lucid.cumsum(_filled(input, _mask_of("cumsum", input, mask), 0), dim, dtype=dtype)
-
-
-def cumprod(input: Tensor, dim: int, *, dtype: lucid.dtype | None = None, mask: Tensor | None = None) -> Tensor:
-    """The running product along `dim` of the elements where `mask` is true."""
-    return lucid.cumprod(_filled(input, _mask_of("cumprod", input, mask), 1), dim, dtype=dtype)
-
-
-def logaddexp(
-    input: Tensor,
-    other: Tensor,
-    *,
-    dtype: lucid.dtype | None = None,
-    input_mask: Tensor | None = None,
-    other_mask: Tensor | None = None,
-) -> Tensor:
-    """`log(exp(input) + exp(other))`, where what a mask leaves out counts as minus infinity."""
-    x, y = (t if dtype is None else t.to(dtype) for t in (input, other))
-    left = _filled(x, _mask_of("logaddexp", x, input_mask), -math.inf)
-    return lucid.logaddexp(left, _filled(y, _mask_of("logaddexp", y, other_mask), -math.inf))

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import lucid
 from lucid import Tensor, errors
 from lucid._wrapped import Rules, name_of
-from lucid.masked import _reductions
+from lucid.masked import _reductions, _scans
 
 RULES = Rules("masked tensors")
 
@@ -106,9 +106,12 @@ def masked_tensor(data: Tensor, mask: Tensor, requires_grad: bool = False) -> Ma
     """A new masked tensor, a leaf, of copies of the data and the mask.
 
     Args:
-        data (Tensor): A tensor.
+        data (Tensor): the elements, of any shape.
         mask (Tensor): A bool tensor of the same shape: true is what counts.
         requires_grad (bool, default: False): Whether `backward` leaves a gradient in it.
+
+    Returns:
+        MaskedTensor: of the shape of `data`.
 
     Raises:
         TypeError: no tensors, or a mask that is not bool.
@@ -127,13 +130,35 @@ def as_masked_tensor(data: Tensor, mask: Tensor) -> MaskedTensor:
     """A masked tensor of the data, through which gradients go back to it: those of what counts.
 
     Args and errors are those of `masked_tensor`.
+
+    Args:
+        data (Tensor): the elements, of any shape.
+        mask (Tensor): which elements count, bool, of the shape of `data`.
+
+    Returns:
+        MaskedTensor: of the shape of `data`.
+
+    Example:
+        >>> lucid.masked.as_masked_tensor(lucid.tensor([1.0, 2.0]), lucid.tensor([True, False])).get_mask()
+        tensor([ True, False])
     """
     data, mask = _checked("as_masked_tensor", data, mask)
     return MaskedTensor.make(_Masked.apply(data, mask), mask)
 
 
 def is_masked_tensor(obj: Any, /) -> bool:
-    """Is it a masked tensor?"""
+    """Is it a masked tensor?
+
+    Args:
+        obj (object): any object.
+
+    Returns:
+        bool: whether it is.
+
+    Example:
+        >>> lucid.masked.is_masked_tensor(lucid.ones(1))
+        False
+    """
     return isinstance(obj, MaskedTensor)
 
 
@@ -221,13 +246,13 @@ def _all(func: Callable[..., Any], input: Any, dim: Any = None, keepdim: bool = 
 
 @RULES.add("softmax", "log_softmax", "softmin")
 def _softmax(func: Callable[..., Any], input: Any, dim: int, dtype: Any = None, **_: Any) -> MaskedTensor:
-    made = getattr(_reductions, name_of(func))(input._data, dim, dtype=dtype, mask=input._mask)
+    made = getattr(_scans, name_of(func))(input._data, dim, dtype=dtype, mask=input._mask)
     return MaskedTensor.make(made, input._mask)
 
 
 @RULES.add("cumsum", "cumprod")
 def _scan(func: Callable[..., Any], input: Any, dim: int, *, dtype: Any = None) -> MaskedTensor:
-    made = getattr(_reductions, name_of(func))(input._data, dim, dtype=dtype, mask=input._mask)
+    made = getattr(_scans, name_of(func))(input._data, dim, dtype=dtype, mask=input._mask)
     return MaskedTensor.make(made, input._mask)
 
 

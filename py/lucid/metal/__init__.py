@@ -51,7 +51,15 @@ def empty_cache() -> None:
 
 
 def manual_seed(seed: int) -> None:
-    """Seeds the generator that all devices share: the same seed gives the same numbers on each."""
+    """Seeds the generator that all devices share: the same seed gives the same numbers on each.
+
+    Args:
+        seed (int): the seed.
+
+    Example:
+        >>> if lucid.metal.is_available():
+        ...     lucid.metal.manual_seed(0)
+    """
     _METAL.need("manual_seed")
     _C.manual_seed(seed)
 
@@ -102,19 +110,54 @@ class MetalEvent(Event):
 
 
 def shared_tensor(*size: Any, dtype: _C.dtype | None = None) -> _C.Tensor:
-    """Zeros on the GPU, in memory that the CPU sees too."""
+    """Zeros on the GPU, in memory that the CPU sees too.
+
+    Args:
+        *size (int): the sizes, as one sequence or as separate integers.
+        dtype (_C.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+
+    Returns:
+        Tensor: of shape `size`.
+
+    Example:
+        >>> if lucid.metal.is_available():
+        ...     x = lucid.metal.shared_tensor(2)
+    """
     _METAL.need("shared_tensor")
     return _C.zeros(*size, dtype=dtype, device="gpu")
 
 
 def to_shared(tensor: _C.Tensor) -> _C.Tensor:
-    """The tensor on the GPU, in memory that the CPU sees too; itself if it is there."""
+    """The tensor on the GPU, in memory that the CPU sees too; itself if it is there.
+
+    Args:
+        tensor (_C.Tensor): any shape.
+
+    Returns:
+        Tensor: the same elements on the GPU device.
+
+    Example:
+        >>> if lucid.metal.is_available():
+        ...     x = lucid.metal.to_shared(lucid.ones(2))
+    """
     _METAL.need("to_shared")
     return tensor.to("gpu")
 
 
 def is_shared(tensor: _C.Tensor) -> bool:
-    """Does it lie in memory that CPU and GPU both see? All of the Metal device's do."""
+    """Does it lie in memory that CPU and GPU both see? All of the Metal device's do.
+
+    Args:
+        tensor (_C.Tensor): any shape.
+
+    Returns:
+        bool: whether it is.
+
+    Example:
+        >>> if lucid.metal.is_available():
+        ...     shared = lucid.metal.is_shared(lucid.ones(2))
+    """
     _METAL.need("is_shared")
     return tensor.device.type == "metal"
 

@@ -173,9 +173,16 @@ def as_nested_tensor(
         device (lucid.device or str, optional): Those of the result; the tensors' where not given.
         layout (object, optional): `lucid.jagged`.
 
+    Returns:
+        NestedTensor: of the tensors.
+
     Raises:
         RuntimeError: tensors of no or of differing other dimensions.
         NotImplementedError: another layout.
+
+    Example:
+        >>> lucid.nested.as_nested_tensor([lucid.ones(2), lucid.ones(3)]).size(0)
+        2
     """
     op = "as_nested_tensor"
     _check_layout(op, layout)
@@ -219,6 +226,9 @@ def nested_tensor(
         requires_grad (bool, default: False): Whether `backward` leaves a gradient in it.
         pin_memory (bool, default: False): Accepted: there is one host memory.
 
+    Returns:
+        NestedTensor: of the tensors.
+
     Raises:
         RuntimeError: no tensors, or sizes that differ elsewhere.
 
@@ -254,8 +264,15 @@ def nested_tensor_from_jagged(
         min_seqlen (int, optional): Accepted: the offsets tell both.
         max_seqlen (int, optional): Accepted: the offsets tell both.
 
+    Returns:
+        NestedTensor: of the rows.
+
     Raises:
         RuntimeError: neither offsets nor lengths, both, or such that do not fit the values.
+
+    Example:
+        >>> lucid.nested.nested_tensor_from_jagged(lucid.arange(5), lucid.tensor([0, 2, 5])).size(0)
+        2
     """
     op = "nested_tensor_from_jagged"
     if (offsets is None) == (lengths is None):
@@ -278,13 +295,22 @@ def to_padded_tensor(
     """The sequences side by side, each filled up with `padding` to the longest: (N, longest, …).
 
     Args:
-        input (Tensor): A nested tensor.
+        input (Tensor): a nested tensor, of shape (N, j, …).
         padding (float): The number that fills.
-        output_size (Sequence[int], optional): The shape, at least as large in each dimension.
-        out (Tensor, optional): Not taken.
+        output_size (Sequence[int], optional): the sizes of the result; the longest ones by default.
+        out (Tensor, optional): a tensor that the result is written to, of its shape.
+
+    Returns:
+        Tensor: (N, longest, …).
 
     Raises:
         RuntimeError: `input` is not nested, or `output_size` is too small.
+
+    Example:
+        >>> x = lucid.nested.nested_tensor([lucid.ones(2), lucid.ones(3)], layout=lucid.jagged)
+        >>> lucid.nested.to_padded_tensor(x, 0.0)
+        tensor([[1., 1., 0.],
+                [1., 1., 1.]])
     """
     op = "to_padded_tensor"
     if not isinstance(input, NestedTensor):
@@ -313,8 +339,23 @@ def narrow(tensor: Tensor, dim: int, start: int | Tensor, length: int | Tensor, 
 
     The parts are copied; PyTorch keeps holes between them.
 
+    Args:
+        tensor (Tensor): (N, L, …).
+        dim (int): the dimension, 1.
+        start (int or Tensor): the first index, a number or one for each row, (N,).
+        length (int or Tensor): the number of elements, a number or one for each row, (N,).
+        layout (lucid.layout, optional): only `lucid.jagged`.
+
+    Returns:
+        NestedTensor: of the parts.
+
     Raises:
         RuntimeError: another dimension than 1, or a part beyond its row.
+
+    Example:
+        >>> x = lucid.arange(6).view(2, 3)
+        >>> lucid.nested.narrow(x, 1, 0, lucid.tensor([1, 2]), layout=lucid.jagged).size(0)
+        2
     """
     op = "narrow"
     _check_layout(op, layout)
@@ -330,8 +371,20 @@ def narrow(tensor: Tensor, dim: int, start: int | Tensor, length: int | Tensor, 
 def masked_select(tensor: Tensor, mask: Tensor) -> NestedTensor:
     """Of each row of a tensor (N, L) the elements where `mask` is true.
 
+    Args:
+        tensor (Tensor): (N, L).
+        mask (Tensor): which elements are taken, bool, (N, L).
+
+    Returns:
+        NestedTensor: of the elements of each row.
+
     Raises:
         RuntimeError: a mask that is not bool or has another shape than the two dimensions.
+
+    Example:
+        >>> x = lucid.arange(4).view(2, 2)
+        >>> lucid.nested.masked_select(x, x > 0).size(0)
+        2
     """
     op = "masked_select"
     if tensor.ndim != 2 or mask.dtype is not lucid.bool:

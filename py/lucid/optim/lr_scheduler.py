@@ -117,6 +117,9 @@ class LRScheduler(NamedInErrors):
         optimizer (Optimizer): Whose rates are set. Making a scheduler sets them at once.
         last_epoch (int, default: -1): Where to go on, with `initial_lr` in the groups; -1 starts anew.
 
+    Raises:
+        TypeError: `optimizer` is none.
+
     Example:
         >>> optimizer = lucid.optim.SGD([lucid.zeros(1)], lr=1.0)
         >>> class Halving(lucid.optim.lr_scheduler.LRScheduler):

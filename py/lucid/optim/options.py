@@ -18,18 +18,51 @@ Rule = Callable[[Any], None]
 
 
 def check(holds: bool, message: str) -> None:
-    """A ValueError with the message where an argument is out of its range."""
+    """A ValueError with the message where an argument is out of its range.
+
+    Args:
+        holds (bool): whether the argument is right.
+        message (str): the message of the error.
+
+    Raises:
+        ValueError: it is not.
+
+    Example:
+        >>> lucid.optim.options.check(True, "lr must be positive")
+    """
     if not holds:
         raise errors.ValueError(message)
 
 
 def at_least(least: float, message: str) -> Rule:
-    """Refuses NaN and what is smaller, with the message and the value."""
+    """Refuses NaN and what is smaller, with the message and the value.
+
+    Args:
+        least (float): the smallest number that is taken.
+        message (str): the message of the error.
+
+    Returns:
+        callable: takes a value, and raises a ValueError where it is smaller.
+
+    Example:
+        >>> lucid.optim.options.at_least(0.0, "negative: ")(1.0)
+    """
     return lambda value: check(bool(value >= least), f"{message}{value}")
 
 
 def rate(message: str = "Invalid learning rate: ", accepts: Callable[[Any], Any] = lambda lr: lr >= 0.0) -> Rule:
-    """The rule of a learning rate: one number, from 0 on unless `accepts` says otherwise."""
+    """The rule of a learning rate: one number, from 0 on unless `accepts` says otherwise.
+
+    Args:
+        message (str, default: "Invalid learning rate: "): the message of the error.
+        accepts (Callable[[Any], Any], optional): takes a rate, and returns whether it is right.
+
+    Returns:
+        callable: takes a value, and raises a ValueError where it is none.
+
+    Example:
+        >>> lucid.optim.options.rate()(0.1)
+    """
 
     def run(lr: Any) -> None:
         check(not isinstance(lr, Tensor) or lr.numel() == 1, "Tensor lr must be 1-element")

@@ -22,7 +22,18 @@ Counts = dict[str, float]
 
 
 def as_real(tensor: Tensor) -> Tensor:
-    """A complex tensor as pairs of numbers, in the same storage; others as they are."""
+    """A complex tensor as pairs of numbers, in the same storage; others as they are.
+
+    Args:
+        tensor (Tensor): any shape, complex or real.
+
+    Returns:
+        Tensor: (…, 2) for a complex tensor, else the tensor itself.
+
+    Example:
+        >>> lucid.optim.stepping.as_real(lucid.ones(1, dtype=lucid.complex64)).shape
+        lucid.Size([1, 2])
+    """
     return _C.view_as_real(tensor) if tensor.is_complex() else tensor
 
 
@@ -37,7 +48,21 @@ def check_variants(group: dict[str, Any], param: Tensor) -> None:
 
 
 def refuse(optimizer: Optimizer, grad: Tensor, instead: str = "", complex: bool = False) -> None:
-    """Refuses a sparse gradient, and with `complex` a complex one."""
+    """Refuses a sparse gradient, and with `complex` a complex one.
+
+    Args:
+        optimizer (Optimizer): the optimizer, which the message names.
+        grad (Tensor): the gradient, of any shape.
+        instead (str, default: ""): what the message advises.
+        complex (bool, default: False): refuses complex gradients, too.
+
+    Raises:
+        RuntimeError: the gradient is refused.
+
+    Example:
+        >>> optimizer = lucid.optim.SGD([lucid.zeros(1)], lr=0.1)
+        >>> lucid.optim.stepping.refuse(optimizer, lucid.ones(1))
+    """
     if grad.is_sparse:
         raise errors.RuntimeError(f"{type(optimizer).__name__} does not support sparse gradients{instead}")
     if complex and grad.is_complex():
@@ -45,7 +70,17 @@ def refuse(optimizer: Optimizer, grad: Tensor, instead: str = "", complex: bool 
 
 
 class Stepping(Optimizer):
-    """Base of optimizers that step in one engine call."""
+    """Base of optimizers that step in one engine call.
+
+    Args:
+        params (ParamsT): the parameters to optimize, pairs of a name and a parameter, or dicts of groups with
+            options of their own.
+        defaults (dict[str, Any]): the options, for groups that do not have them.
+
+    Example:
+        >>> isinstance(lucid.optim.SGD([lucid.zeros(1)], lr=0.1), lucid.optim.stepping.Stepping)
+        False
+    """
 
     _kind: ClassVar[str]
     _counts: ClassVar[tuple[str, ...]] = ("step",)

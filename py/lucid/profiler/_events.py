@@ -69,7 +69,19 @@ class OpEvent:
 @dataclass(frozen=True)
 class MemoryStats:
     """Bytes of one device: in use when the profiler stopped, the most in use meanwhile, kept for reuse; and allocations
-    meanwhile."""
+    meanwhile.
+
+    Args:
+        device (str): the name of the device.
+        current (int): bytes in use when the profiler stopped.
+        peak (int): the most bytes in use meanwhile.
+        cached (int): bytes kept for reuse.
+        allocations (int): the number of allocations meanwhile.
+
+    Example:
+        >>> lucid.profiler.MemoryStats("cpu", 0, 8, 0, 1).peak
+        8
+    """
 
     device: str
     current: int

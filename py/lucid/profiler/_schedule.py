@@ -34,6 +34,17 @@ def schedule(
         repeat (int, default: 0): How many cycles; 0 goes on for good.
         skip_first (int, default: 0): Steps before the first cycle.
         skip_first_wait (int, default: 0): If not 0, the first cycle does not wait.
+
+    Returns:
+        callable: takes the number of the step, and returns a `ProfilerAction`.
+
+    Raises:
+        ValueError: a number is negative, or `active` not positive.
+
+    Example:
+        >>> steps = lucid.profiler.schedule(wait=1, warmup=0, active=1)
+        >>> [steps(i).name for i in range(2)]
+        ['NONE', 'RECORD_AND_SAVE']
     """
     if wait < 0 or warmup < 0 or repeat < 0 or skip_first < 0 or active <= 0:
         raise errors.ValueError(

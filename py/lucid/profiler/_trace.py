@@ -72,6 +72,15 @@ class Profiler:
         acc_events (bool, default: False): Whether events of earlier cycles are kept.
         with_flops (bool, default: False): Whether events tell how many floating-point operations they are
             (products, convolutions, attention, `add` and `mul`), worked out from the shapes.
+
+    Raises:
+        RuntimeError: the profiler is running already.
+
+    Example:
+        >>> with lucid.profiler.Profiler() as p:
+        ...     _ = lucid.ones(2) + 1
+        >>> "add" in [e.name for e in p.events()]
+        True
     """
 
     def __init__(
@@ -316,11 +325,25 @@ class profile(Profiler):
     """A `Profiler` with the arguments that PyTorch's has.
 
     Args:
-        activities: Accepted: both devices are always traced. Not an empty list.
-        schedule, on_trace_ready, record_shapes, profile_memory, with_stack, with_flops, acc_events: As `Profiler` has
-            them.
-        with_modules, experimental_config, execution_trace_observer, custom_trace_id_callback,
-            post_processing_timeout_s: Accepted, and without effect.
+        activities (Iterable[Any], optional): accepted for PyTorch's signature; all are traced.
+        schedule (callable, optional): takes the number of the step, and returns what is done in it.
+        on_trace_ready (callable, optional): takes the profiler, when a trace is complete.
+        record_shapes (bool, default: False): records the shapes of operands.
+        profile_memory (bool, default: False): records memory.
+        with_stack (bool, default: False): records where ops were called.
+        with_flops (bool, default: False): counts floating-point operations.
+        with_modules (bool, default: False): accepted for PyTorch's signature.
+        experimental_config (object, optional): accepted for PyTorch's signature.
+        execution_trace_observer (object, optional): accepted for PyTorch's signature.
+        acc_events (bool, default: False): keeps the events of all cycles.
+        custom_trace_id_callback (callable, optional): accepted for PyTorch's signature.
+        post_processing_timeout_s (float, optional): accepted for PyTorch's signature.
+
+    Example:
+        >>> with lucid.profiler.profile() as p:
+        ...     _ = lucid.ones(2) + 1
+        >>> "add" in [e.name for e in p.events()]
+        True
     """
 
     def __init__(
@@ -372,7 +395,18 @@ def tensorboard_trace_handler(
 
 class record_function:
     """Names a range of a program, as a `with` block or a decorator; without a running profiler it costs next to
-    nothing."""
+    nothing.
+
+    Args:
+        name (str): the name of the range.
+        args (str, optional): a text that is recorded beside it.
+
+    Example:
+        >>> with lucid.profiler.profile() as p, lucid.profiler.record_function("my step"):
+        ...     _ = lucid.ones(1)
+        >>> "my step" in [e.name for e in p.events()]
+        True
+    """
 
     def __init__(self, name: str, args: str | None = None) -> None:
         self.name = name if args is None else f"{name}({args})"

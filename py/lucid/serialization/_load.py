@@ -171,7 +171,7 @@ class _Archive:
         def read(dtype: DType, count: int, size: list[int] | None) -> Tensor:
             data = _native(self.read(entry), dtype, self.order)
             if self.mapped and entry.start % dtype.itemsize:
-                # An archive of another program: not aligned, so that it cannot be used where it lies.
+                # An archive of another program: not aligned, so that its memory cannot be mapped.
                 data = bytes(data)
             if self.restore is None:
                 return _make(data, dtype, count, size, self.device_for(tag))
@@ -430,6 +430,9 @@ def load(
 
     Returns:
         object: what was saved.
+
+    Raises:
+        FileError: the file is none that `save` wrote, or is damaged.
 
     Example:
         >>> import io

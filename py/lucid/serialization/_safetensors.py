@@ -71,7 +71,7 @@ class _File:
             row = size // shape[0]
             start, size, shape = start + rows.start * row, len(rows) * row, (len(rows), *shape[1:])
         data = self.source.read(start, size)
-        # What is not aligned cannot be used where it lies.
+        # Unaligned data cannot be mapped.
         if isinstance(data, memoryview) and size and start % dtype.itemsize == 0:
             return lucid.frombuffer(data, dtype=dtype).reshape(list(shape))
         return _C._from_bytes(bytes(data), list(shape), dtype, self.device)
@@ -91,6 +91,9 @@ def save_safetensors(tensors: Mapping[str, Tensor], path: PathLike, metadata: Ma
         tensors (Mapping[str, Tensor]): tensors of any shapes by name.
         path (PathLike): the file to write.
         metadata (Mapping[str, str], optional): texts that are stored beside the tensors.
+
+    Raises:
+        TypeError: anything but tensors under strings.
 
     Example:
         >>> import os, tempfile
@@ -169,6 +172,9 @@ class safe_open:
         filename (PathLike): The path.
         framework (str, default: "lucid"): Accepted for that package's sake: `"pt"` or `"lucid"`.
         device (lucid.device or str, default: "cpu"): Where the tensors go; the CPU by default.
+
+    Raises:
+        FileError: the file is no safetensors file.
 
     Example:
         >>> import os, tempfile

@@ -188,7 +188,7 @@ def _write(obj: Any, file: Any) -> None:
     archive.add(f"{root}/byteorder", sys.byteorder.encode())
     identity = zlib.crc32(pickled)
     for key in list(storages):
-        # One at a time, and let go of at once: a checkpoint is never in memory twice.
+        # One at a time, and freed at once: a checkpoint is never in memory twice.
         data = storages.pop(key)._storage_vector()._bytes()
         identity = zlib.crc32(data, identity)
         archive.add(f"{root}/data/{key}", data)
@@ -227,6 +227,9 @@ def save(
         f (path or file): A path, or an object with `write`.
         pickle_module (module, optional): Accepted where they are the standard ones (`pickle`, protocol 2).
         pickle_protocol (int, default: 2): Accepted where they are the standard ones (`pickle`, protocol 2).
+
+    Raises:
+        FileError: the file cannot be written.
 
     Example:
         >>> import io

@@ -81,6 +81,9 @@ def save_sharded(
     Returns:
         list of str: the names of the files.
 
+    Raises:
+        ValueError: sizes that are not positive.
+
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -263,13 +266,16 @@ def load_sharded(
         path (PathLike): The folder, the index, or a single safetensors file.
         map_location (device, dict or callable, optional): Where the tensors go, as in `load`; the default device
             where none is given. `device=` by another name.
-        weights_only (bool, default: True): As in `load`, for what lies beside the tensors; safetensors files hold
+        weights_only (bool, default: True): As in `load`, for what is stored beside the tensors; safetensors files hold
             nothing else.
         mmap (bool, default: False): As in `load_safetensors`.
         device (lucid.device or str, optional): where the result is made; the current default device by default.
 
     Returns:
         object: tensors by name, or the object that was saved.
+
+    Raises:
+        FileError: there is no such file, or a shard is damaged.
 
     Example:
         >>> import tempfile

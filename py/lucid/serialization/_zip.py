@@ -108,7 +108,7 @@ def _directory(source: Source) -> tuple[int, int, int]:
         if locator[:4] == b"PK\6\7":
             end64 = _LOCATOR64.unpack(locator)[2]
             if end64 + _END64.size > at:
-                raise _fail("its zip64 end lies outside of the file")
+                raise _fail("its zip64 end is outside of the file")
             fields = _END64.unpack(bytes(source.read(end64, _END64.size)))
             if fields[0] != b"PK\6\6":
                 raise _fail("its zip64 end is damaged")
@@ -117,7 +117,7 @@ def _directory(source: Source) -> tuple[int, int, int]:
     if disk or first or here != count:
         raise _fail("it is spread over several files")
     if start + size > at or count > size // _CENTRAL.size:
-        raise _fail("its directory lies outside of the file")
+        raise _fail("its directory is outside of the file")
     return start, size, count
 
 
@@ -186,7 +186,7 @@ def _central_sizes(extra: bytes, packed: int, plain: int, offset: int) -> tuple[
 
 def _data_start(source: Source, name: str, offset: int, limit: int) -> int:
     if offset + _LOCAL.size > limit:
-        raise _fail(f"entry {name!r} lies outside of the file")
+        raise _fail(f"entry {name!r} is outside of the file")
     header = _LOCAL.unpack(bytes(source.read(offset, _LOCAL.size)))
     if header[0] != b"PK\3\4":
         raise _fail(f"entry {name!r} has no header where the directory says")

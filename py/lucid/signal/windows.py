@@ -91,26 +91,27 @@ def bartlett(
 ) -> Tensor:
     """Computes the Bartlett window, a triangle.
 
-            w[n] = 1 - |2 n / N - 1|, where N = M - 1 (symmetric) or M (periodic)
+        w[n] = 1 - |2 n / N - 1|, where N = M - 1 (symmetric) or M (periodic)
 
-        Args:
-            M: the number of samples.
-    sym: `True` for a symmetric window (filter design), `False` for a periodic one (spectral analysis): the
-                symmetric window of `M + 1` samples without its last.
-            dtype, layout: float32 or float64 (by default `lucid.get_default_dtype()`), and `lucid.strided`.
-            device: by default `lucid.get_default_device()`.
-            requires_grad: whether the ops that compute the window are recorded for autograd.
+    Args:
+        M (int): the number of elements, not negative.
+        sym (bool, default: True): a symmetric window; else one period of a longer one, as Fourier transforms want
+            it.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+        layout (lucid.layout, optional): only `lucid.strided`, the dense layout.
+        device (DeviceLike, optional): where the result is made; the current default device by default.
+        requires_grad (bool, default: False): records gradients for the result.
 
-        Returns:
-            A tensor of shape `(M,)`.
+    Returns:
+        Tensor: (M,).
 
-        Raises:
-            TypeError: `M` is not an int.
-            ValueError: `M` is negative, or `dtype` or `layout` is not one of those above.
+    Raises:
+        ValueError: `M` is negative, or an argument is out of its range.
 
-        Example:
-            >>> lucid.signal.windows.bartlett(5)
-            tensor([0.0000, 0.5000, 1.0000, 0.5000, 0.0000])
+    Example:
+        >>> lucid.signal.windows.bartlett(5)
+        tensor([0.0000, 0.5000, 1.0000, 0.5000, 0.0000])
     """
     dtype = _check("bartlett", M, dtype, layout)
     if M == 0:
@@ -135,26 +136,27 @@ def blackman(
 ) -> Tensor:
     """Computes the Blackman window.
 
-            w[n] = 0.42 - 0.5 cos(2 pi n / N) + 0.08 cos(4 pi n / N)
+        w[n] = 0.42 - 0.5 cos(2 pi n / N) + 0.08 cos(4 pi n / N)
 
-        Args:
-            M: the number of samples.
-    sym: `True` for a symmetric window (filter design), `False` for a periodic one (spectral analysis): the
-                symmetric window of `M + 1` samples without its last.
-            dtype, layout: float32 or float64 (by default `lucid.get_default_dtype()`), and `lucid.strided`.
-            device: by default `lucid.get_default_device()`.
-            requires_grad: whether the ops that compute the window are recorded for autograd.
+    Args:
+        M (int): the number of elements, not negative.
+        sym (bool, default: True): a symmetric window; else one period of a longer one, as Fourier transforms want
+            it.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+        layout (lucid.layout, optional): only `lucid.strided`, the dense layout.
+        device (DeviceLike, optional): where the result is made; the current default device by default.
+        requires_grad (bool, default: False): records gradients for the result.
 
-        Returns:
-            A tensor of shape `(M,)`.
+    Returns:
+        Tensor: (M,).
 
-        Raises:
-            TypeError: `M` is not an int.
-            ValueError: `M` is negative, or `dtype` or `layout` is not one of those above.
+    Raises:
+        ValueError: `M` is negative, or an argument is out of its range.
 
-        Example:
-            >>> lucid.signal.windows.blackman(5, dtype=lucid.float64).sum()
-            tensor(1.6800, dtype=lucid.float64)
+    Example:
+        >>> lucid.signal.windows.blackman(5)
+        tensor([-2.9802e-08,  3.4000e-01,  1.0000e+00,  3.4000e-01, -2.9802e-08])
     """
     return _cosines("blackman", M, [0.42, 0.5, 0.08], sym, dtype, layout, device, requires_grad)
 
@@ -170,26 +172,27 @@ def cosine(
 ) -> Tensor:
     """Computes the cosine window, the first half of a sine wave.
 
-            w[n] = sin(pi (n + 1/2) / N), where N = M (symmetric) or M + 1 (periodic)
+        w[n] = sin(pi (n + 1/2) / N), where N = M (symmetric) or M + 1 (periodic)
 
-        Args:
-            M: the number of samples.
-    sym: `True` for a symmetric window (filter design), `False` for a periodic one (spectral analysis): the
-                symmetric window of `M + 1` samples without its last.
-            dtype, layout: float32 or float64 (by default `lucid.get_default_dtype()`), and `lucid.strided`.
-            device: by default `lucid.get_default_device()`.
-            requires_grad: whether the ops that compute the window are recorded for autograd.
+    Args:
+        M (int): the number of elements, not negative.
+        sym (bool, default: True): a symmetric window; else one period of a longer one, as Fourier transforms want
+            it.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+        layout (lucid.layout, optional): only `lucid.strided`, the dense layout.
+        device (DeviceLike, optional): where the result is made; the current default device by default.
+        requires_grad (bool, default: False): records gradients for the result.
 
-        Returns:
-            A tensor of shape `(M,)`.
+    Returns:
+        Tensor: (M,).
 
-        Raises:
-            TypeError: `M` is not an int.
-            ValueError: `M` is negative, or `dtype` or `layout` is not one of those above.
+    Raises:
+        ValueError: `M` is negative, or an argument is out of its range.
 
-        Example:
-            >>> lucid.signal.windows.cosine(3)
-            tensor([0.5000, 1.0000, 0.5000])
+    Example:
+        >>> lucid.signal.windows.cosine(5)
+        tensor([0.3090, 0.8090, 1.0000, 0.8090, 0.3090])
     """
     dtype = _check("cosine", M, dtype, layout)
     if M == 0:
@@ -214,29 +217,29 @@ def exponential(
 ) -> Tensor:
     """Computes the exponential (Poisson) window.
 
-            w[n] = exp(-|n - c| / tau)
+        w[n] = exp(-|n - c| / tau)
 
-        Args:
-            M: the number of samples.
-    center: where the maximum `c` is, of a periodic window; by default the middle. `None` for a symmetric window.
-            tau: the decay constant, positive.
-            sym: `True` for a symmetric window (filter design), `False` for a periodic one (spectral analysis): the
-                symmetric window of `M + 1` samples without its last.
-            dtype, layout: float32 or float64 (by default `lucid.get_default_dtype()`), and `lucid.strided`.
-            device: by default `lucid.get_default_device()`.
-            requires_grad: whether the ops that compute the window are recorded for autograd.
+    Args:
+        M (int): the number of elements, not negative.
+        center (float, optional): where the peak is; the middle by default.
+        tau (float, default: 1.0): the decay.
+        sym (bool, default: True): a symmetric window; else one period of a longer one, as Fourier transforms want
+            it.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+        layout (lucid.layout, optional): only `lucid.strided`, the dense layout.
+        device (DeviceLike, optional): where the result is made; the current default device by default.
+        requires_grad (bool, default: False): records gradients for the result.
 
-        Returns:
-            A tensor of shape `(M,)`.
+    Returns:
+        Tensor: (M,).
 
-        Raises:
-            TypeError: `M` is not an int.
-            ValueError: `tau` is not positive, or `center` is given for a symmetric window.
-            ValueError: `M` is negative, or `dtype` or `layout` is not one of those above.
+    Raises:
+        ValueError: `M` is negative, or an argument is out of its range.
 
-        Example:
-            >>> lucid.signal.windows.exponential(3)
-            tensor([0.3679, 1.0000, 0.3679])
+    Example:
+        >>> lucid.signal.windows.exponential(5)
+        tensor([0.1353, 0.3679, 1.0000, 0.3679, 0.1353])
     """
     dtype = _check("exponential", M, dtype, layout)
     if tau <= 0:
@@ -271,28 +274,28 @@ def gaussian(
 ) -> Tensor:
     """Computes the Gaussian window.
 
-            w[n] = exp(-((n - (N / 2)) / std)^2 / 2)
+        w[n] = exp(-((n - (N / 2)) / std)^2 / 2)
 
-        Args:
-            M: the number of samples.
-    std: the standard deviation in samples, positive.
-            sym: `True` for a symmetric window (filter design), `False` for a periodic one (spectral analysis): the
-                symmetric window of `M + 1` samples without its last.
-            dtype, layout: float32 or float64 (by default `lucid.get_default_dtype()`), and `lucid.strided`.
-            device: by default `lucid.get_default_device()`.
-            requires_grad: whether the ops that compute the window are recorded for autograd.
+    Args:
+        M (int): the number of elements, not negative.
+        std (float, default: 1.0): the standard deviation.
+        sym (bool, default: True): a symmetric window; else one period of a longer one, as Fourier transforms want
+            it.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+        layout (lucid.layout, optional): only `lucid.strided`, the dense layout.
+        device (DeviceLike, optional): where the result is made; the current default device by default.
+        requires_grad (bool, default: False): records gradients for the result.
 
-        Returns:
-            A tensor of shape `(M,)`.
+    Returns:
+        Tensor: (M,).
 
-        Raises:
-            TypeError: `M` is not an int.
-            ValueError: `std` is not positive.
-            ValueError: `M` is negative, or `dtype` or `layout` is not one of those above.
+    Raises:
+        ValueError: `M` is negative, or an argument is out of its range.
 
-        Example:
-            >>> lucid.signal.windows.gaussian(3)
-            tensor([0.6065, 1.0000, 0.6065])
+    Example:
+        >>> lucid.signal.windows.gaussian(5)
+        tensor([0.1353, 0.6065, 1.0000, 0.6065, 0.1353])
     """
     dtype = _check("gaussian", M, dtype, layout)
     if std <= 0:
@@ -324,29 +327,28 @@ def general_cosine(
 ) -> Tensor:
     """Computes a weighted sum of cosines.
 
-            w[n] = sum_i (-1)^i a_i cos(2 pi i n / N)
+        w[n] = sum_i (-1)^i a_i cos(2 pi i n / N)
 
-        Args:
-            M: the number of samples.
-    a: the weights `a_i`, at least one.
-            sym: `True` for a symmetric window (filter design), `False` for a periodic one (spectral analysis): the
-                symmetric window of `M + 1` samples without its last.
-            dtype, layout: float32 or float64 (by default `lucid.get_default_dtype()`), and `lucid.strided`.
-            device: by default `lucid.get_default_device()`.
-            requires_grad: whether the ops that compute the window are recorded for autograd.
+    Args:
+        M (int): the number of elements, not negative.
+        a (Iterable[float]): the coefficients of the cosines.
+        sym (bool, default: True): a symmetric window; else one period of a longer one, as Fourier transforms want
+            it.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+        layout (lucid.layout, optional): only `lucid.strided`, the dense layout.
+        device (DeviceLike, optional): where the result is made; the current default device by default.
+        requires_grad (bool, default: False): records gradients for the result.
 
-        Returns:
-            A tensor of shape `(M,)`.
+    Returns:
+        Tensor: (M,).
 
-        Raises:
-            TypeError: `M` is not an int.
-            TypeError: `a` cannot be iterated over.
-            ValueError: `a` is empty.
-            ValueError: `M` is negative, or `dtype` or `layout` is not one of those above.
+    Raises:
+        ValueError: `M` is negative, or an argument is out of its range.
 
-        Example:
-            >>> lucid.signal.windows.general_cosine(3, a=[0.5, 0.5])
-            tensor([0., 1., 0.])
+    Example:
+        >>> lucid.signal.windows.general_cosine(5, a=[0.5, 0.5])
+        tensor([0.0000, 0.5000, 1.0000, 0.5000, 0.0000])
     """
     return _cosines("general_cosine", M, a, sym, dtype, layout, device, requires_grad)
 
@@ -364,31 +366,29 @@ def general_gaussian(
 ) -> Tensor:
     """Computes the generalized Gaussian window.
 
-            w[n] = exp(-|(n - N / 2) / sig|^(2 p) / 2)
+        w[n] = exp(-|(n - N / 2) / sig|^(2 p) / 2)
 
-        Args:
-            M: the number of samples.
-    p: the shape: 1 gives `gaussian`, 0.5 the Laplace distribution. Positive.
-            sig: the standard deviation in samples, positive.
-            sym: `True` for a symmetric window (filter design), `False` for a periodic one (spectral analysis): the
-                symmetric window of `M + 1` samples without its last.
-            dtype, layout: float32 or float64 (by default `lucid.get_default_dtype()`), and `lucid.strided`.
-            device: by default `lucid.get_default_device()`.
-            requires_grad: whether the ops that compute the window are recorded for autograd.
+    Args:
+        M (int): the number of elements, not negative.
+        p (float): the exponent; 1 is a Gaussian.
+        sig (float): the standard deviation.
+        sym (bool, default: True): a symmetric window; else one period of a longer one, as Fourier transforms want
+            it.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+        layout (lucid.layout, optional): only `lucid.strided`, the dense layout.
+        device (DeviceLike, optional): where the result is made; the current default device by default.
+        requires_grad (bool, default: False): records gradients for the result.
 
-        Returns:
-            A tensor of shape `(M,)`.
+    Returns:
+        Tensor: (M,).
 
-        Raises:
-            TypeError: `M` is not an int.
-            ValueError: `p` or `sig` is not positive.
-            ValueError: `M` is negative, or `dtype` or `layout` is not one of those above.
+    Raises:
+        ValueError: `M` is negative, or an argument is out of its range.
 
-        PyTorch does not have this window; it is `scipy.signal.windows.general_gaussian`.
-
-        Example:
-            >>> lucid.signal.windows.general_gaussian(3, p=1.0, sig=1.0)
-            tensor([0.6065, 1.0000, 0.6065])
+    Example:
+        >>> lucid.signal.windows.general_gaussian(5, p=1.0, sig=1.0)
+        tensor([0.1353, 0.6065, 1.0000, 0.6065, 0.1353])
     """
     dtype = _check("general_gaussian", M, dtype, layout)
     for name, value in (("p", p), ("sig", sig)):
@@ -415,27 +415,28 @@ def general_hamming(
 ) -> Tensor:
     """Computes the generalized Hamming window.
 
-            w[n] = alpha - (1 - alpha) cos(2 pi n / N)
+        w[n] = alpha - (1 - alpha) cos(2 pi n / N)
 
-        Args:
-            M: the number of samples.
-    alpha: the constant term.
-            sym: `True` for a symmetric window (filter design), `False` for a periodic one (spectral analysis): the
-                symmetric window of `M + 1` samples without its last.
-            dtype, layout: float32 or float64 (by default `lucid.get_default_dtype()`), and `lucid.strided`.
-            device: by default `lucid.get_default_device()`.
-            requires_grad: whether the ops that compute the window are recorded for autograd.
+    Args:
+        M (int): the number of elements, not negative.
+        alpha (float, default: 0.54): the constant term.
+        sym (bool, default: True): a symmetric window; else one period of a longer one, as Fourier transforms want
+            it.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+        layout (lucid.layout, optional): only `lucid.strided`, the dense layout.
+        device (DeviceLike, optional): where the result is made; the current default device by default.
+        requires_grad (bool, default: False): records gradients for the result.
 
-        Returns:
-            A tensor of shape `(M,)`.
+    Returns:
+        Tensor: (M,).
 
-        Raises:
-            TypeError: `M` is not an int.
-            ValueError: `M` is negative, or `dtype` or `layout` is not one of those above.
+    Raises:
+        ValueError: `M` is negative, or an argument is out of its range.
 
-        Example:
-            >>> lucid.signal.windows.general_hamming(3, alpha=0.5)
-            tensor([0., 1., 0.])
+    Example:
+        >>> lucid.signal.windows.general_hamming(5)
+        tensor([0.0800, 0.5400, 1.0000, 0.5400, 0.0800])
     """
     return _cosines("general_hamming", M, [alpha, 1.0 - alpha], sym, dtype, layout, device, requires_grad)
 
@@ -451,26 +452,27 @@ def hamming(
 ) -> Tensor:
     """Computes the Hamming window.
 
-            w[n] = 0.54 - 0.46 cos(2 pi n / N)
+        w[n] = 0.54 - 0.46 cos(2 pi n / N)
 
-        Args:
-            M: the number of samples.
-    sym: `True` for a symmetric window (filter design), `False` for a periodic one (spectral analysis): the
-                symmetric window of `M + 1` samples without its last.
-            dtype, layout: float32 or float64 (by default `lucid.get_default_dtype()`), and `lucid.strided`.
-            device: by default `lucid.get_default_device()`.
-            requires_grad: whether the ops that compute the window are recorded for autograd.
+    Args:
+        M (int): the number of elements, not negative.
+        sym (bool, default: True): a symmetric window; else one period of a longer one, as Fourier transforms want
+            it.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+        layout (lucid.layout, optional): only `lucid.strided`, the dense layout.
+        device (DeviceLike, optional): where the result is made; the current default device by default.
+        requires_grad (bool, default: False): records gradients for the result.
 
-        Returns:
-            A tensor of shape `(M,)`.
+    Returns:
+        Tensor: (M,).
 
-        Raises:
-            TypeError: `M` is not an int.
-            ValueError: `M` is negative, or `dtype` or `layout` is not one of those above.
+    Raises:
+        ValueError: `M` is negative, or an argument is out of its range.
 
-        Example:
-            >>> lucid.signal.windows.hamming(3)
-            tensor([0.0800, 1.0000, 0.0800])
+    Example:
+        >>> lucid.signal.windows.hamming(5)
+        tensor([0.0800, 0.5400, 1.0000, 0.5400, 0.0800])
     """
     return _cosines("hamming", M, [0.54, 1.0 - 0.54], sym, dtype, layout, device, requires_grad)
 
@@ -486,26 +488,27 @@ def hann(
 ) -> Tensor:
     """Computes the Hann window.
 
-            w[n] = 0.5 - 0.5 cos(2 pi n / N) = sin^2(pi n / N)
+        w[n] = 0.5 - 0.5 cos(2 pi n / N) = sin^2(pi n / N)
 
-        Args:
-            M: the number of samples.
-    sym: `True` for a symmetric window (filter design), `False` for a periodic one (spectral analysis): the
-                symmetric window of `M + 1` samples without its last.
-            dtype, layout: float32 or float64 (by default `lucid.get_default_dtype()`), and `lucid.strided`.
-            device: by default `lucid.get_default_device()`.
-            requires_grad: whether the ops that compute the window are recorded for autograd.
+    Args:
+        M (int): the number of elements, not negative.
+        sym (bool, default: True): a symmetric window; else one period of a longer one, as Fourier transforms want
+            it.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+        layout (lucid.layout, optional): only `lucid.strided`, the dense layout.
+        device (DeviceLike, optional): where the result is made; the current default device by default.
+        requires_grad (bool, default: False): records gradients for the result.
 
-        Returns:
-            A tensor of shape `(M,)`.
+    Returns:
+        Tensor: (M,).
 
-        Raises:
-            TypeError: `M` is not an int.
-            ValueError: `M` is negative, or `dtype` or `layout` is not one of those above.
+    Raises:
+        ValueError: `M` is negative, or an argument is out of its range.
 
-        Example:
-            >>> lucid.signal.windows.hann(5)
-            tensor([0.0000, 0.5000, 1.0000, 0.5000, 0.0000])
+    Example:
+        >>> lucid.signal.windows.hann(5)
+        tensor([0.0000, 0.5000, 1.0000, 0.5000, 0.0000])
     """
     return _cosines("hann", M, [0.5, 0.5], sym, dtype, layout, device, requires_grad)
 
@@ -522,28 +525,28 @@ def kaiser(
 ) -> Tensor:
     """Computes the Kaiser window.
 
-            w[n] = I_0(beta sqrt(1 - (2 n / N - 1)^2)) / I_0(beta), I_0 the modified Bessel function
+        w[n] = I_0(beta sqrt(1 - (2 n / N - 1)^2)) / I_0(beta), I_0 the modified Bessel function
 
-        Args:
-            M: the number of samples.
-    beta: the shape, not negative: 0 gives a rectangle.
-            sym: `True` for a symmetric window (filter design), `False` for a periodic one (spectral analysis): the
-                symmetric window of `M + 1` samples without its last.
-            dtype, layout: float32 or float64 (by default `lucid.get_default_dtype()`), and `lucid.strided`.
-            device: by default `lucid.get_default_device()`.
-            requires_grad: whether the ops that compute the window are recorded for autograd.
+    Args:
+        M (int): the number of elements, not negative.
+        beta (float, default: 12.0): the shape of the window.
+        sym (bool, default: True): a symmetric window; else one period of a longer one, as Fourier transforms want
+            it.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+        layout (lucid.layout, optional): only `lucid.strided`, the dense layout.
+        device (DeviceLike, optional): where the result is made; the current default device by default.
+        requires_grad (bool, default: False): records gradients for the result.
 
-        Returns:
-            A tensor of shape `(M,)`.
+    Returns:
+        Tensor: (M,).
 
-        Raises:
-            TypeError: `M` is not an int.
-            ValueError: `beta` is negative.
-            ValueError: `M` is negative, or `dtype` or `layout` is not one of those above.
+    Raises:
+        ValueError: `M` is negative, or an argument is out of its range.
 
-        Example:
-            >>> lucid.signal.windows.kaiser(3, beta=0.0)
-            tensor([1., 1., 1.])
+    Example:
+        >>> lucid.signal.windows.kaiser(5)
+        tensor([5.2773e-05, 2.1567e-01, 1.0000e+00, 2.1567e-01, 5.2773e-05])
     """
     dtype = _check("kaiser", M, dtype, layout)
     if beta < 0:
@@ -570,30 +573,27 @@ def nuttall(
 ) -> Tensor:
     """Computes the minimum 4-term Blackman-Harris window of Nuttall.
 
-            w[n] = 0.3635819 - 0.4891775 cos(z) + 0.1365995 cos(2 z) - 0.0106411 cos(3 z), z = 2 pi n / N
+        w[n] = 0.3635819 - 0.4891775 cos(z) + 0.1365995 cos(2 z) - 0.0106411 cos(3 z), z = 2 pi n / N
 
-        Args:
-            M: the number of samples.
-    sym: `True` for a symmetric window (filter design), `False` for a periodic one (spectral analysis): the
-                symmetric window of `M + 1` samples without its last.
-            dtype, layout: float32 or float64 (by default `lucid.get_default_dtype()`), and `lucid.strided`.
-            device: by default `lucid.get_default_device()`.
-            requires_grad: whether the ops that compute the window are recorded for autograd.
+    Args:
+        M (int): the number of elements, not negative.
+        sym (bool, default: True): a symmetric window; else one period of a longer one, as Fourier transforms want
+            it.
+        dtype (lucid.dtype, optional): the dtype of the result; that of the arguments, or the default dtype, by
+            default.
+        layout (lucid.layout, optional): only `lucid.strided`, the dense layout.
+        device (DeviceLike, optional): where the result is made; the current default device by default.
+        requires_grad (bool, default: False): records gradients for the result.
 
-        Returns:
-            A tensor of shape `(M,)`.
+    Returns:
+        Tensor: (M,).
 
-        Raises:
-            TypeError: `M` is not an int.
-            ValueError: `M` is negative, or `dtype` or `layout` is not one of those above.
+    Raises:
+        ValueError: `M` is negative, or an argument is out of its range.
 
-        Example:
-            >>> lucid.signal.windows.nuttall(3)
-            tensor([3.6280e-04, 1.0000e+00, 3.6280e-04])
-
-        Reference:
-            A. Nuttall, "Some windows with very good sidelobe behavior", IEEE Transactions on Acoustics,
-            Speech and Signal Processing 29 (1981).
+    Example:
+        >>> lucid.signal.windows.nuttall(5)
+        tensor([3.6281e-04, 2.2698e-01, 1.0000e+00, 2.2698e-01, 3.6281e-04])
     """
     return _cosines(
         "nuttall", M, [0.3635819, 0.4891775, 0.1365995, 0.0106411], sym, dtype, layout, device, requires_grad

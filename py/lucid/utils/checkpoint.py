@@ -353,6 +353,9 @@ def checkpoint(
     Returns:
         object: what `function` returns.
 
+    Raises:
+        ValueError: another `determinism_check`, or arguments that do not go together.
+
     Example:
         >>> x = lucid.tensor([3.0], requires_grad=True)
         >>> y = lucid.utils.checkpoint.checkpoint(lambda x: (x * x).sin(), x, use_reentrant=False)
@@ -420,6 +423,9 @@ def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     Returns:
         tuple: the inputs, with detached tensors.
 
+    Raises:
+        RuntimeError: `inputs` is no tuple.
+
     Example:
         >>> x = lucid.ones(1, requires_grad=True) * 2
         >>> lucid.utils.checkpoint.detach_variable((x, 1))[0].is_leaf
@@ -479,6 +485,9 @@ def checkpoint_sequential(
 
     Returns:
         object: what the last function returns.
+
+    Raises:
+        ValueError: `segments` is not within the number of functions.
 
     Example:
         >>> from lucid import nn

@@ -77,7 +77,21 @@ def _export(
 
 
 def to_dlpack(tensor: Tensor) -> Any:
-    """A DLPack capsule of the old kind, which shows the tensor's memory and can be consumed once."""
+    """A DLPack capsule of the old kind, which shows the tensor's memory and can be consumed once.
+
+    Args:
+        tensor (Tensor): any tensor, of any shape.
+
+    Returns:
+        capsule: can be consumed once.
+
+    Raises:
+        RuntimeError: the tensor requires gradients, or its memory cannot be shown.
+
+    Example:
+        >>> lucid.utils.dlpack.from_dlpack(lucid.utils.dlpack.to_dlpack(lucid.ones(2)))
+        tensor([1., 1.])
+    """
     if not isinstance(tensor, Tensor):
         raise TypeError(f"to_dlpack(): argument 'tensor' must be Tensor, not {type(tensor).__name__}")
     if tensor.requires_grad:
@@ -93,6 +107,21 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     Writes to either are seen by both; what the producer marks as read-only cannot be written to. With `device` the
     tensor is moved there, with `copy=True` it is always a copy, with `copy=False` needing one is a ValueError. Memory
     that the host does not see is a BufferError.
+
+    Args:
+        ext_tensor (capsule or object): a DLPack capsule, or an object with `__dlpack__`.
+        device (lucid.device or str, optional): where the tensor is moved.
+        copy (bool, optional): copies always, or never; only where needed by default.
+
+    Returns:
+        Tensor: of the shape and dtype of the memory.
+
+    Raises:
+        RuntimeError: a dtype or device that is not here.
+
+    Example:
+        >>> lucid.utils.dlpack.from_dlpack(lucid.ones(2))
+        tensor([1., 1.])
     """
     if not hasattr(ext_tensor, "__dlpack__"):
         if device is not None or copy is not None:

@@ -69,13 +69,30 @@ class RemovableHandle:
 
 
 def unserializable_hook(f: F) -> F:
-    """Marks a hook that is meant to be left out where its tensor is pickled or saved: no warning tells of it."""
+    """Marks a hook that is meant to be left out where its tensor is pickled or saved: no warning tells of it.
+
+    Args:
+        f (F): the hook.
+
+    Returns:
+        callable: `f` itself.
+
+    Example:
+        >>> hook = lucid.utils.hooks.unserializable_hook(lambda grad: None)
+    """
     f.__torch_unserializable__ = True  # type: ignore[attr-defined]
     return f
 
 
 def warn_if_has_hooks(tensor: Any) -> None:
-    """Warns of each hook of a tensor that is left out where that is pickled or saved."""
+    """Warns of each hook of a tensor that is left out where that is pickled or saved.
+
+    Args:
+        tensor (object): the tensor, of any shape.
+
+    Example:
+        >>> lucid.utils.hooks.warn_if_has_hooks(lucid.ones(1))
+    """
     for hook in (tensor._backward_hooks or {}).values():
         if not hasattr(hook, "__torch_unserializable__"):
             warn(

@@ -259,7 +259,8 @@ macro_rules! bind_in_place {
     ($name:ident $sig:tt) => {
         pastey::paste! {
             bind_in_place! {
-                [#[doc = concat!("In-place form of `", stringify!($name), "`: the result is written to the tensor, which is given back.")]]
+                [#[doc = concat!("In-place form of `", stringify!($name), "`: the result is written to the tensor, which is given back.")]
+                    #[doc = lucid::op_doc!(in_place $name)]]
                 $name $sig
             }
         }
@@ -294,6 +295,7 @@ macro_rules! bind_restride {
             #[pymethods]
             impl PyTensor {
                 #[doc = concat!("In-place form of `", stringify!($name), "`: the tensor itself, which is given back, becomes the view.")]
+                #[doc = lucid::op_doc!(in_place $name)]
                 #[pyo3(signature = ($($p $(= missing!($d))?,)* $(*, $($kp = missing!($kd),)*)?))]
                 fn [<$name _>]<'py>(slf: &Bound<'py, Self>, $($p: Arg<'_, 'py>,)* $($($kp: Arg<'_, 'py>,)*)?) -> PyResult<Bound<'py, Self>> {
                     #[allow(dead_code)]
@@ -444,7 +446,7 @@ macro_rules! bind {
             $form:ident $name:ident $sig:tt -> $ret:ident { [$($flag:ident)*] $($rest:tt)* }
         )*
     ) => {
-        $(with_out! { $family $form [$(#[doc = $doc])+] $name $sig $ret [$($flag)*] })*
+        $(with_out! { $family $form [$(#[doc = $doc])+ #[doc = lucid::op_doc!(python $name)]] $name $sig $ret [$($flag)*] })*
 
         // PyTorch has functions whose names say that they are not safe.
         #[allow(clippy::unsafe_removed_from_name)]

@@ -229,6 +229,7 @@ fn answer<'py>(
 }
 
 /// Calls a function by the handlers of `relevant_args`: a mode's first, then those of the objects.
+#[doc = lucid::op_doc!(python handle_torch_function)]
 #[pyfunction]
 #[pyo3(signature = (public_api, relevant_args, /, *args, **kwargs))]
 fn _handle_torch_function<'py>(

@@ -59,28 +59,40 @@ macro_rules! shortcuts {
 }
 shortcuts! {
     /// As float32.
+    #[doc = lucid::op_doc!(python tensor_convert)]
     float F32;
     /// As float64.
+    #[doc = lucid::op_doc!(python tensor_convert)]
     double F64;
     /// As float16.
+    #[doc = lucid::op_doc!(python tensor_convert)]
     half F16;
     /// As bfloat16.
+    #[doc = lucid::op_doc!(python tensor_convert)]
     bfloat16 BF16;
     /// As int8.
+    #[doc = lucid::op_doc!(python tensor_convert)]
     char I8;
     /// As uint8.
+    #[doc = lucid::op_doc!(python tensor_convert)]
     byte U8;
     /// As int16.
+    #[doc = lucid::op_doc!(python tensor_convert)]
     short I16;
     /// As int32.
+    #[doc = lucid::op_doc!(python tensor_convert)]
     int I32;
     /// As int64.
+    #[doc = lucid::op_doc!(python tensor_convert)]
     long I64;
     /// As bool.
+    #[doc = lucid::op_doc!(python tensor_convert)]
     bool Bool;
     /// As complex64.
+    #[doc = lucid::op_doc!(python tensor_convert)]
     cfloat C64;
     /// As complex128.
+    #[doc = lucid::op_doc!(python tensor_convert)]
     cdouble C128;
 }
 
@@ -89,6 +101,7 @@ impl PyTensor {
     /// The tensor with another dtype, on another device, or both: `to(dtype)`, `to(device)`, `to(device, dtype)`,
     /// `to(other)`. Itself where nothing changes, unless `copy`. The result's dimensions lie in memory as `memory_format`
     /// says, by default in the order of the tensor's own.
+    #[doc = lucid::op_doc!(python tensor_to)]
     #[pyo3(signature = (*args, dtype=Arg::MISSING, device=Arg::MISSING, tensor=None, non_blocking=false, copy=false, memory_format=Arg::MISSING))]
     #[allow(clippy::too_many_arguments)]
     fn to<'py>(
@@ -134,6 +147,7 @@ impl PyTensor {
     }
 
     /// On the CPU.
+    #[doc = lucid::op_doc!(python tensor_move)]
     #[pyo3(signature = (*, memory_format=Arg::MISSING))]
     fn cpu<'py>(slf: &Bound<'py, Self>, memory_format: Arg<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
         let format = crate::format::given("cpu", memory_format)?;
@@ -141,6 +155,7 @@ impl PyTensor {
     }
 
     /// On the GPU device.
+    #[doc = lucid::op_doc!(python tensor_move)]
     #[pyo3(signature = (*, memory_format=Arg::MISSING))]
     fn gpu<'py>(slf: &Bound<'py, Self>, memory_format: Arg<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
         let format = crate::format::given("gpu", memory_format)?;
@@ -148,6 +163,7 @@ impl PyTensor {
     }
 
     /// On the GPU device, which is a Metal one on Apple Silicon; elsewhere it warns once.
+    #[doc = lucid::op_doc!(python tensor_move)]
     #[pyo3(signature = (*, memory_format=Arg::MISSING))]
     fn metal<'py>(slf: &Bound<'py, Self>, memory_format: Arg<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
         let format = crate::format::given("metal", memory_format)?;
@@ -156,6 +172,7 @@ impl PyTensor {
     }
 
     /// On the GPU device, which is a CUDA one where MLX offers that; elsewhere it warns once.
+    #[doc = lucid::op_doc!(python tensor_move)]
     #[pyo3(signature = (*, memory_format=Arg::MISSING))]
     fn cuda<'py>(slf: &Bound<'py, Self>, memory_format: Arg<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
         let format = crate::format::given("cuda", memory_format)?;
@@ -165,6 +182,7 @@ impl PyTensor {
 
     /// The older name of dtype and device (`lucid.FloatTensor`), or with an argument the tensor as that dtype; such a
     /// name, or the type of that name, says the device too.
+    #[doc = lucid::op_doc!(python tensor_type)]
     #[pyo3(signature = (dtype=None))]
     fn r#type<'py>(slf: &Bound<'py, Self>, dtype: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
@@ -189,6 +207,7 @@ impl PyTensor {
     }
 
     /// With the other's dtype and device.
+    #[doc = lucid::op_doc!(python tensor_like)]
     fn type_as<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyTensor>) -> PyResult<Bound<'py, PyAny>> {
         let (dtype, device) = {
             let other = other.get().read();

@@ -95,6 +95,7 @@ impl PyTensor {
 
     /// A NumPy array that shows the tensor's memory: writes to either are seen by both. A tensor that requires gradients is a
     /// RuntimeError, one on the GPU device or of bfloat16 a TypeError; `force` detaches and copies from the GPU device.
+    #[doc = lucid::op_doc!(python tensor_numpy)]
     #[pyo3(signature = (*, force=false))]
     fn numpy<'py>(slf: &Bound<'py, Self>, force: bool) -> PyResult<Bound<'py, PyAny>> {
         static NUMPY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
@@ -194,6 +195,7 @@ impl PyTensor {
     }
 
     /// The indices of the elements that are not zero: one row each, or with `as_tuple` one vector per dimension.
+    #[doc = lucid::op_doc!(python tensor_nonzero)]
     #[pyo3(signature = (*, as_tuple=false))]
     fn _nonzero<'py>(&self, py: Python<'py>, as_tuple: bool) -> PyResult<Bound<'py, PyAny>> {
         nonzero_of(py, self.share(), as_tuple)

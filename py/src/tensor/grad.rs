@@ -25,6 +25,7 @@ impl PyTensor {
     }
 
     /// Says whether gradients are wanted for this leaf, and gives it back.
+    #[doc = lucid::op_doc!(python tensor_requires_grad_)]
     #[pyo3(signature = (requires_grad=true))]
     fn requires_grad_<'py>(slf: &Bound<'py, Self>, requires_grad: bool) -> PyResult<Bound<'py, Self>> {
         engine_call::quick(slf.py(), || {
@@ -166,6 +167,7 @@ impl PyTensor {
     }
 
     /// Adds the gradients of this tensor to the leaves it was computed from, or to `inputs` alone.
+    #[doc = lucid::op_doc!(python tensor_backward)]
     #[pyo3(signature = (gradient=None, retain_graph=None, create_graph=false, inputs=None))]
     fn backward(
         slf: &Bound<'_, Self>,
@@ -243,6 +245,7 @@ impl PyTensor {
     }
 
     /// Calls `hook(grad)` with each gradient of this tensor; what it returns, unless `None`, takes its place.
+    #[doc = lucid::op_doc!(python tensor_register_hook)]
     fn register_hook<'py>(slf: &Bound<'py, Self>, hook: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let (py, t, object) = (slf.py(), slf.get().share(), hook);
         let (hook, host) = hook_of(hook)?;
@@ -287,6 +290,7 @@ impl PyTensor {
     }
 
     /// Calls `hook(tensor)` each time that a backward pass has added to this leaf's `grad`.
+    #[doc = lucid::op_doc!(python tensor_register_post_accumulate_grad_hook)]
     fn register_post_accumulate_grad_hook<'py>(
         slf: &Bound<'py, Self>,
         hook: &Bound<'py, PyAny>,

@@ -52,6 +52,7 @@ impl PyTensor {
     }
 
     /// Does the tensor show the same storage as `tensor`, with the same offset, sizes and strides?
+    #[doc = lucid::op_doc!(python tensor_is_set_to)]
     fn is_set_to(&self, tensor: &Bound<'_, PyTensor>) -> bool {
         let (a, b) = (self.share(), tensor.get().share());
         a.shares_storage(&b)

@@ -139,6 +139,7 @@ impl PyTensor {
     }
 
     /// The derivative of order `n` of `digamma`.
+    #[doc = lucid::op_doc!(python tensor_polygamma)]
     fn polygamma<'py>(slf: &Bound<'py, Self>, n: Arg<'_, 'py>) -> Object<'py> {
         let n = crate::args::required::<kinds::Int>(slf.py(), At { op: "polygamma", arg: "n" }, n)?;
         let t = slf.get().share();
@@ -167,6 +168,7 @@ impl PyTensor {
     }
 
     /// The tensor itself: there is no page-locked memory to move it to, and transfers do not need any.
+    #[doc = lucid::op_doc!(python tensor_pin_memory)]
     #[pyo3(signature = (device=None))]
     fn pin_memory<'py>(slf: &Bound<'py, Self>, device: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, Self>> {
         let _ = device;
@@ -177,11 +179,13 @@ impl PyTensor {
     }
 
     /// Writes `function(element)` over each element. Slow: a Python call each. CPU only, as in PyTorch.
+    #[doc = lucid::op_doc!(python tensor_apply_)]
     fn apply_<'py>(slf: &Bound<'py, Self>, function: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Self>> {
         call_each(slf, "apply_", function, &[])
     }
 
     /// Writes `function(element, element of other)` over each element. Slow: a Python call each. CPU only, as in PyTorch.
+    #[doc = lucid::op_doc!(python tensor_map_)]
     fn map_<'py>(
         slf: &Bound<'py, Self>,
         other: &Bound<'py, PyTensor>,
@@ -191,6 +195,7 @@ impl PyTensor {
     }
 
     /// Writes `function(element, element of x, element of y)` over each element. Slow: a Python call each. CPU only.
+    #[doc = lucid::op_doc!(python tensor_map2_)]
     fn map2_<'py>(
         slf: &Bound<'py, Self>,
         x: &Bound<'py, PyTensor>,
@@ -212,6 +217,7 @@ impl PyTensor {
 
     /// What `load_state_dict` puts in place of this parameter or buffer for `other`: this tensor with `other`'s elements, or with
     /// `assign` `other` itself; cut off from the tape.
+    #[doc = lucid::op_doc!(python tensor_module_load)]
     #[pyo3(signature = (other, assign=false))]
     fn module_load<'py>(
         slf: &Bound<'py, Self>,
@@ -225,6 +231,7 @@ impl PyTensor {
     }
 
     /// Writes `other`, which is broadcast, cast and moved, over the elements. A number is written to all of them.
+    #[doc = lucid::op_doc!(python tensor_copy_)]
     #[pyo3(signature = (other, non_blocking=false))]
     fn copy_<'py>(slf: &Bound<'py, Self>, other: Arg<'_, 'py>, non_blocking: bool) -> PyResult<Bound<'py, Self>> {
         let _ = non_blocking;
@@ -242,6 +249,7 @@ impl PyTensor {
     }
 
     /// Writes one number over the elements.
+    #[doc = lucid::op_doc!(python tensor_fill_)]
     fn fill_<'py>(slf: &Bound<'py, Self>, value: Arg<'_, 'py>) -> PyResult<Bound<'py, Self>> {
         let at = At { op: "fill_", arg: "value" };
         match crate::args::required::<kinds::Operand>(slf.py(), at, value)? {
@@ -272,6 +280,7 @@ impl PyTensor {
     }
 
     /// Fills with normal numbers.
+    #[doc = lucid::op_doc!(python tensor_normal_)]
     #[pyo3(signature = (mean=Arg::MISSING, std=Arg::MISSING, *, generator=Arg::MISSING))]
     fn normal_<'py>(
         slf: &Bound<'py, Self>,
@@ -285,6 +294,7 @@ impl PyTensor {
     }
 
     /// Zeros of the given sizes, by default in this tensor's dtype and on its device.
+    #[doc = lucid::op_doc!(python tensor_new_filled)]
     #[pyo3(signature = (*args, size=Arg::MISSING, dtype=Arg::MISSING, device=Arg::MISSING, layout=Arg::MISSING, pin_memory=Arg::MISSING, requires_grad=Flag::OFF))]
     #[allow(clippy::too_many_arguments)]
     fn new_zeros<'py>(
@@ -303,6 +313,7 @@ impl PyTensor {
     }
 
     /// Ones of the given sizes, by default in this tensor's dtype and on its device.
+    #[doc = lucid::op_doc!(python tensor_new_filled)]
     #[pyo3(signature = (*args, size=Arg::MISSING, dtype=Arg::MISSING, device=Arg::MISSING, layout=Arg::MISSING, pin_memory=Arg::MISSING, requires_grad=Flag::OFF))]
     #[allow(clippy::too_many_arguments)]
     fn new_ones<'py>(
@@ -321,6 +332,7 @@ impl PyTensor {
     }
 
     /// A tensor of the given sizes, by default in this tensor's dtype and on its device. Its elements are zeros.
+    #[doc = lucid::op_doc!(python tensor_new_filled)]
     #[pyo3(signature = (*args, size=Arg::MISSING, dtype=Arg::MISSING, device=Arg::MISSING, layout=Arg::MISSING, pin_memory=Arg::MISSING, requires_grad=Flag::OFF))]
     #[allow(clippy::too_many_arguments)]
     fn new_empty<'py>(
@@ -339,6 +351,7 @@ impl PyTensor {
     }
 
     /// One number in the given sizes, by default in this tensor's dtype and on its device.
+    #[doc = lucid::op_doc!(python tensor_new_full)]
     #[pyo3(signature = (size, fill_value, *, dtype=Arg::MISSING, device=Arg::MISSING, layout=Arg::MISSING, pin_memory=Arg::MISSING, requires_grad=Flag::OFF))]
     #[allow(clippy::too_many_arguments)]
     fn new_full<'py>(
@@ -360,6 +373,7 @@ impl PyTensor {
     }
 
     /// A tensor of `data`, by default in this tensor's dtype and on its device.
+    #[doc = lucid::op_doc!(python tensor_new_tensor)]
     #[pyo3(signature = (data, *, dtype=Arg::MISSING, device=Arg::MISSING, requires_grad=false))]
     fn new_tensor<'py>(
         &self,
@@ -380,6 +394,7 @@ impl PyTensor {
 
     /// The same elements under other sizes, an error where a copy would be needed; or, with a dtype, the same bytes as
     /// elements of that dtype (`view_dtype`).
+    #[doc = lucid::op_doc!(python tensor_view)]
     #[pyo3(signature = (*args, size=Arg::MISSING, shape=Arg::MISSING, dtype=Arg::MISSING))]
     fn _view<'py>(
         slf: &Bound<'py, Self>,
@@ -409,6 +424,7 @@ impl PyTensor {
     }
 
     /// `view` with the other's sizes.
+    #[doc = lucid::op_doc!(python tensor_like)]
     fn view_as<'py>(slf: &Bound<'py, Self>, py: Python<'py>, other: &Bound<'py, PyTensor>) -> Object<'py> {
         let sizes = signed(other.get().read().shape());
         let t = slf.get().read();
@@ -416,6 +432,7 @@ impl PyTensor {
     }
 
     /// `reshape` with the other's sizes.
+    #[doc = lucid::op_doc!(python tensor_like)]
     fn reshape_as<'py>(slf: &Bound<'py, Self>, py: Python<'py>, other: &Bound<'py, PyTensor>) -> Object<'py> {
         let sizes = signed(other.get().read().shape());
         let t = slf.get().read();
@@ -424,6 +441,7 @@ impl PyTensor {
 
     /// Dimensions of size 1 repeated to the given sizes (-1 keeps one), and new leading dimensions: a view. `implicit` says
     /// nothing, as in PyTorch.
+    #[doc = lucid::op_doc!(python tensor_expand)]
     #[pyo3(signature = (*args, size=Arg::MISSING, implicit=Arg::MISSING))]
     fn expand<'py>(
         slf: &Bound<'py, Self>,
@@ -440,6 +458,7 @@ impl PyTensor {
     }
 
     /// `expand` with the other's sizes.
+    #[doc = lucid::op_doc!(python tensor_like)]
     fn expand_as<'py>(slf: &Bound<'py, Self>, py: Python<'py>, other: &Bound<'py, PyTensor>) -> Object<'py> {
         let sizes = signed(other.get().read().shape());
         let t = slf.get().read();
@@ -456,6 +475,7 @@ impl PyTensor {
     }
 
     /// This tensor's elements where `condition` holds, those of `other` elsewhere.
+    #[doc = lucid::op_doc!(python tensor_where)]
     fn r#where<'py>(&self, py: Python<'py>, condition: Arg<'_, 'py>, other: Arg<'_, 'py>) -> Object<'py> {
         let condition = crate::args::required::<kinds::Tensor>(py, At { op: "where", arg: "condition" }, condition)?;
         let other = crate::args::required::<kinds::Operand>(py, At { op: "where", arg: "other" }, other)?;

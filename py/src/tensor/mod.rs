@@ -181,6 +181,7 @@ impl PyTensor {
     }
 
     /// The sizes, or the size of one dimension.
+    #[doc = lucid::op_doc!(python tensor_size)]
     #[pyo3(signature = (dim=None))]
     fn size<'py>(&self, py: Python<'py>, dim: Option<isize>) -> PyResult<Bound<'py, PyAny>> {
         let t = self.read();
@@ -191,6 +192,7 @@ impl PyTensor {
     }
 
     /// Steps in elements between neighbours, per dimension or along one.
+    #[doc = lucid::op_doc!(python tensor_stride)]
     #[pyo3(signature = (dim=None))]
     fn stride<'py>(&self, py: Python<'py>, dim: Option<isize>) -> PyResult<Bound<'py, PyAny>> {
         let t = self.read();
@@ -326,6 +328,7 @@ impl PyTensor {
     }
 
     /// Notes that a stream uses the memory: nothing to note, there is one queue, and what it still uses is kept.
+    #[doc = lucid::op_doc!(python tensor_record_stream)]
     fn record_stream(&self, stream: &Bound<'_, PyAny>) {
         let _ = stream;
     }
@@ -355,6 +358,7 @@ impl PyTensor {
     }
 
     /// Do both have the same sizes?
+    #[doc = lucid::op_doc!(python tensor_is_same_size)]
     fn is_same_size(&self, other: &Bound<'_, PyTensor>) -> bool {
         self.read().shape() == other.get().read().shape()
     }

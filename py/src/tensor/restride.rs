@@ -28,6 +28,7 @@ impl PyTensor {
     /// Gives the tensor other sizes, row-major or as `memory_format` says. Where its storage has too few elements it gets
     /// another one, which begins with the old elements and has zeros after them (PyTorch lets these be anything); views stay
     /// on the old one.
+    #[doc = lucid::op_doc!(python tensor_resize_)]
     #[pyo3(signature = (*size, memory_format=Arg::MISSING))]
     fn resize_<'py>(
         slf: &Bound<'py, Self>,
@@ -40,6 +41,7 @@ impl PyTensor {
     }
 
     /// `resize_` with the sizes of another tensor.
+    #[doc = lucid::op_doc!(python tensor_resize_as_)]
     #[pyo3(signature = (the_template, *, memory_format=Arg::MISSING))]
     fn resize_as_<'py>(
         slf: &Bound<'py, Self>,
@@ -56,6 +58,7 @@ impl PyTensor {
 
     /// Makes the tensor show the storage of another tensor, or one that `untyped_storage()` gave, under the given offset, sizes
     /// and strides; without arguments, nothing. The dtype stays, and must be the source's.
+    #[doc = lucid::op_doc!(python tensor_set_)]
     #[pyo3(signature = (source=None, storage_offset=Arg::MISSING, size=Arg::MISSING, stride=Arg::MISSING))]
     fn set_<'py>(
         slf: &Bound<'py, Self>,
@@ -104,6 +107,7 @@ impl PyTensor {
     }
 
     /// Writes one number over the diagonal; with `wrap` that of a tall matrix begins again after each block of columns.
+    #[doc = lucid::op_doc!(python tensor_fill_diagonal_)]
     #[pyo3(signature = (fill_value, wrap=Arg::MISSING))]
     fn fill_diagonal_<'py>(
         slf: &Bound<'py, Self>,
@@ -119,6 +123,7 @@ impl PyTensor {
     }
 
     /// A tensor of the given sizes and strides, by default in this tensor's dtype and on its device. Its elements are zeros.
+    #[doc = lucid::op_doc!(python tensor_new_empty_strided)]
     #[pyo3(signature = (size, stride, *, dtype=Arg::MISSING, device=Arg::MISSING, layout=Arg::MISSING, pin_memory=Arg::MISSING, requires_grad=Flag::OFF))]
     #[allow(clippy::too_many_arguments)]
     fn new_empty_strided<'py>(

@@ -3,9 +3,9 @@
     python -m tests.python.fuzz programs --seconds 3600 --jobs 16 [--seed 7] [--most 100000]
     python -m tests.python.fuzz programs --replay 123 --device gpu
 
-Program N is made from the seed N (`tests.python.parity.wide_programs`) and run with PyTorch and with Lucid: values,
-gradients, dtypes and kinds of errors are compared. A program that ends otherwise, in a crash or in a hang is made as
-short as it can be and shown as Python; differences that are known are counted by their reason.
+Program N is made from the seed N (`tests.python.parity.programs.random_programs`) and run with PyTorch and with Lucid:
+values, gradients, dtypes and kinds of errors are compared. A program that ends otherwise, in a crash or in a hang is
+made as short as it can be and shown as Python; differences that are known are counted by their reason.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def prepare() -> Callable[[Any], Iterator[Answers]]:
     import lucid
     import torch
 
-    from tests.python.parity.known_differences import reason
-    from tests.python.parity.tape_programs import difference
-    from tests.python.parity.wide_programs import WideRun, case, from_json
+    from tests.python.parity.programs.autograd_programs import difference
+    from tests.python.parity.programs.known_differences import reason
+    from tests.python.parity.programs.random_programs import WideRun, case, from_json
 
     torch.set_num_threads(1)
     (lucid.zeros(2, 2, device="gpu") @ lucid.zeros(2, 2, device="gpu")).eval()
@@ -61,7 +61,7 @@ def kind_of(said: Answers) -> str:
 
 def shortest(found: Answers, seconds: float = 60.0) -> Answers:
     """The finding with the shortest program that ends in the same way."""
-    from tests.python.parity.wide_programs import case, shorter, size, source, to_json
+    from tests.python.parity.programs.random_programs import case, shorter, size, source, to_json
 
     device = found["case"]["device"]
     program, until = case(found["case"]["seed"], device), time.monotonic() + seconds

@@ -9,7 +9,7 @@ import os
 import pytest
 
 from tests.python.fuzz import programs
-from tests.python.parity.wide_programs import case, from_json, shorter, size, source, to_json
+from tests.python.parity.programs.random_programs import case, from_json, shorter, size, source, to_json
 
 #: Programs of each run, of which half run on the GPU device.
 PROGRAMS = int(os.environ.get("LUCID_RANDOM_PROGRAMS", "5000"))
@@ -33,8 +33,8 @@ def test_programs_travel_between_processes(seed: int) -> None:
 def test_what_differs_is_found_and_made_short(monkeypatch: pytest.MonkeyPatch) -> None:
     import lucid
 
-    from tests.python.parity.tape_programs import difference
-    from tests.python.parity.wide_programs import WideRun
+    from tests.python.parity.programs.autograd_programs import difference
+    from tests.python.parity.programs.random_programs import WideRun
 
     wrong = lucid.Tensor.sigmoid_
 

@@ -158,7 +158,7 @@ def test_sums_at_places_met_several_times_are_whole() -> None:
     want = x.scatter_add(0, at, v).tolist()
     assert x.to("gpu").scatter_add(0, at.to("gpu"), v.to("gpu")).tolist() == want
     assert x.to("gpu").index_put((at.to("gpu"),), v.to("gpu"), accumulate=True).tolist() == want
-    # Of values that meet, one is written, and no halves of two.
+    # Of several values for one element one is written whole.
     (values,) = {tuple(x.to("gpu").scatter(0, at.to("gpu"), v.to("gpu")).tolist())}
     assert all(
         value in [n for n, k in zip(v.tolist(), at.tolist(), strict=True) if k == i] for i, value in enumerate(values)

@@ -16,7 +16,15 @@ __all__ = ["DeQuantStub", "QuantStub", "QuantWrapper", "fuse_modules"]
 
 
 class QuantStub(nn.Module):
-    """Where a model's input would be quantized: gives it as it is."""
+    """Where a model's input would be quantized: gives it as it is.
+
+    Args:
+        qconfig (object, optional): accepted for PyTorch's signature.
+
+    Example:
+        >>> lucid.ao.quantization.QuantStub()(lucid.ones(1))
+        tensor([1.])
+    """
 
     def __init__(self, qconfig: Any = None) -> None:
         super().__init__()
@@ -29,11 +37,28 @@ class QuantStub(nn.Module):
 
 
 class DeQuantStub(QuantStub):
-    """Where a model's output would be floating point again: gives it as it is."""
+    """Where a model's output would be floating point again: gives it as it is.
+
+    Args:
+        qconfig (object, optional): accepted for PyTorch's signature.
+
+    Example:
+        >>> lucid.ao.quantization.DeQuantStub()(lucid.ones(1))
+        tensor([1.])
+    """
 
 
 class QuantWrapper(nn.Module):
-    """A module between a `QuantStub` and a `DeQuantStub`."""
+    """A module between a `QuantStub` and a `DeQuantStub`.
+
+    Args:
+        module (Module): the module that runs.
+
+    Example:
+        >>> from lucid import nn
+        >>> lucid.ao.quantization.QuantWrapper(nn.ReLU())(lucid.ones(1))
+        tensor([1.])
+    """
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
@@ -72,7 +97,7 @@ def fuse_modules(
     """Puts one layer in the place of a convolution or linear layer, its batch norm and its ReLU, in evaluation.
 
     Args:
-        model (nn.Module): the model.
+        model (nn.Module): the model with the layers, in evaluation mode.
         modules_to_fuse (list[Any]): names of layers that follow one another, or a list of such lists.
         inplace (bool, default: False): whether to change `model` itself.
         fuser_func (object, optional): not there; `None`.
@@ -84,6 +109,12 @@ def fuse_modules(
     Raises:
         RuntimeError: a layer is in training.
         NotImplementedError: layers of other kinds.
+
+    Example:
+        >>> from lucid import nn
+        >>> model = nn.Sequential(nn.Linear(2, 2), nn.ReLU()).eval()
+        >>> lucid.ao.quantization.fuse_modules(model, [["0", "1"]])(lucid.ones(1, 2)).shape
+        lucid.Size([1, 2])
     """
     if fuser_func is not None or fuse_custom_config_dict is not None:
         raise errors.NotImplementedError("fuse_modules: fusions of one's own are not there")

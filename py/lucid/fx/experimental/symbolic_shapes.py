@@ -22,40 +22,128 @@ class GuardOnDataDependentSymNode(RuntimeError):
 
 
 def guard_or_false(a: Any) -> bool:
-    """Whether a condition holds."""
+    """Whether a condition holds.
+
+    Args:
+        a (bool): a condition.
+
+    Returns:
+        bool: the condition.
+
+    Example:
+        >>> lucid.fx.experimental.symbolic_shapes.guard_or_false(True)
+        True
+    """
     return bool(a)
 
 
 def guard_or_true(a: Any) -> bool:
-    """Whether a condition holds."""
+    """Whether a condition holds.
+
+    Args:
+        a (bool): a condition.
+
+    Returns:
+        bool: the condition.
+
+    Example:
+        >>> lucid.fx.experimental.symbolic_shapes.guard_or_true(False)
+        False
+    """
     return bool(a)
 
 
 def guard_size_oblivious(expr: Any) -> bool:
-    """Whether a condition holds."""
+    """Whether a condition holds.
+
+    Args:
+        expr (bool): a condition.
+
+    Returns:
+        bool: the condition.
+
+    Example:
+        >>> lucid.fx.experimental.symbolic_shapes.guard_size_oblivious(True)
+        True
+    """
     return bool(expr)
 
 
 def statically_known_true(x: Any) -> bool:
-    """Whether a condition holds."""
+    """Whether a condition holds.
+
+    Args:
+        x (bool): a condition.
+
+    Returns:
+        bool: whether it is known to hold.
+
+    Example:
+        >>> lucid.fx.experimental.symbolic_shapes.statically_known_true(True)
+        True
+    """
     return bool(x)
 
 
 def is_concrete_int(a: Any) -> bool:
-    """Whether a number is known: `True`."""
+    """Whether a number is known: `True`.
+
+    Args:
+        a (object): a number.
+
+    Returns:
+        bool: whether its value is known.
+
+    Example:
+        >>> lucid.fx.experimental.symbolic_shapes.is_concrete_int(3)
+        True
+    """
     return True
 
 
 def is_concrete_bool(a: Any) -> bool:
-    """Whether a truth value is known: `True`."""
+    """Whether a truth value is known: `True`.
+
+    Args:
+        a (object): a condition.
+
+    Returns:
+        bool: whether its value is known.
+
+    Example:
+        >>> lucid.fx.experimental.symbolic_shapes.is_concrete_bool(True)
+        True
+    """
     return True
 
 
 def free_symbols(val: Any) -> set[Any]:
-    """The symbols of a value: none."""
+    """The symbols of a value: none.
+
+    Args:
+        val (object): a size, tensor or nest of these.
+
+    Returns:
+        set: always empty here.
+
+    Example:
+        >>> lucid.fx.experimental.symbolic_shapes.free_symbols(3)
+        set()
+    """
     return set()
 
 
 def free_unbacked_symbols(x: Any) -> set[Any]:
-    """The symbols of a value that are not known: none."""
+    """The symbols of a value that are not known: none.
+
+    Args:
+        x (object): a size, tensor or nest of these.
+
+    Returns:
+        set: always empty here.
+
+    Example:
+        >>> lucid.fx.experimental.symbolic_shapes.free_unbacked_symbols(3)
+        set()
+    """
     return set()

@@ -44,6 +44,9 @@ def ctc_loss(
     Returns:
         Tensor: 0-d, or (N,) for `reduction="none"`.
 
+    Raises:
+        RuntimeError: shapes, lengths or labels that do not fit.
+
     Example:
         >>> import lucid.nn.functional as F
         >>> log_probs = lucid.zeros(4, 1, 3).log_softmax(2)

@@ -28,6 +28,9 @@ def normalize(
     Returns:
         Tensor: the shape and dtype of `input`.
 
+    Raises:
+        RuntimeError: a dtype that is neither floating nor complex.
+
     Example:
         >>> import lucid.nn.functional as F
         >>> F.normalize(lucid.tensor([[3.0, 4.0]]))
@@ -73,6 +76,9 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     Returns:
         Tensor: the shape that both broadcast to, without dimension `dim`; within -1 to 1.
 
+    Raises:
+        RuntimeError: a dtype that is not floating.
+
     Example:
         >>> import lucid.nn.functional as F
         >>> F.cosine_similarity(lucid.tensor([[1.0, 0.0]]), lucid.tensor([[1.0, 1.0]]))
@@ -101,6 +107,9 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
 
     Returns:
         Tensor: (N·(N − 1)/2,).
+
+    Raises:
+        RuntimeError: `input` is no matrix, or `p` negative.
 
     Example:
         >>> import lucid.nn.functional as F

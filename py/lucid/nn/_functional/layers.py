@@ -36,6 +36,9 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     Returns:
         Tensor: (…, out).
 
+    Raises:
+        RuntimeError: shapes that do not fit.
+
     Example:
         >>> import lucid.nn.functional as F
         >>> F.bilinear(lucid.ones(2, 3), lucid.ones(2, 4), lucid.ones(5, 3, 4)).shape
@@ -228,6 +231,9 @@ def instance_norm(
     Returns:
         Tensor: the shape and dtype of `input`.
 
+    Raises:
+        ValueError: one element in each channel.
+
     Example:
         >>> import lucid.nn.functional as F
         >>> F.instance_norm(lucid.tensor([[[1.0, 3.0]]]))
@@ -356,6 +362,9 @@ def embedding(
     Returns:
         Tensor: (…, size), in the dtype of `weight`.
 
+    Raises:
+        IndexError: an index is out of range.
+
     Example:
         >>> import lucid.nn.functional as F
         >>> F.embedding(lucid.tensor([1, 0]), lucid.tensor([[1.0, 2.0], [3.0, 4.0]]))
@@ -404,6 +413,9 @@ def embedding_bag(
 
     Returns:
         Tensor: (bags, size), in the dtype of `weight`.
+
+    Raises:
+        ValueError: arguments that do not go together.
 
     Example:
         >>> import lucid.nn.functional as F

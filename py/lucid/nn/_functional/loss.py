@@ -432,6 +432,9 @@ def soft_margin_loss(
     Returns:
         Tensor: 0-d, or the shape of `input` for `reduction="none"`.
 
+    Raises:
+        RuntimeError: shapes that do not broadcast.
+
     Example:
         >>> import lucid.nn.functional as F
         >>> F.soft_margin_loss(lucid.tensor([0.0, 2.0]), lucid.tensor([1.0, -1.0]))

@@ -76,6 +76,9 @@ def multi_margin_loss(
     Returns:
         Tensor: 0-d, or (N,) for `reduction="none"`.
 
+    Raises:
+        ValueError: `p` is neither 1 nor 2.
+
     Example:
         >>> import lucid.nn.functional as F
         >>> F.multi_margin_loss(lucid.tensor([[0.0, 1.0]]), lucid.tensor([0]))
@@ -137,6 +140,9 @@ def multilabel_margin_loss(
 
     Returns:
         Tensor: 0-d, or (N,) for `reduction="none"`.
+
+    Raises:
+        RuntimeError: shapes that do not fit, or a label out of range.
 
     Example:
         >>> import lucid.nn.functional as F

@@ -111,6 +111,9 @@ def linear_cross_entropy(
     Returns:
         Tensor: 0-d, or the shape of the targets for `reduction="none"`.
 
+    Raises:
+        RuntimeError: shapes that do not fit.
+
     Example:
         >>> import lucid.nn.functional as F
         >>> F.linear_cross_entropy(lucid.ones(2, 3), lucid.zeros(4, 3), lucid.tensor([0, 3]))

@@ -118,6 +118,9 @@ def sinusoidal_embedding(positions: Tensor, dim: int, max_period: float = 10000.
     Returns:
         Tensor: (…, dim).
 
+    Raises:
+        ValueError: `dim` is odd.
+
     Example:
         >>> import lucid.nn.functional as F
         >>> F.sinusoidal_embedding(lucid.tensor([0.0, 1.0]), 4)
@@ -147,6 +150,9 @@ def timestep_embedding(timesteps: Tensor, dim: int, max_period: float = 10000.0)
     Returns:
         Tensor: (N, dim).
 
+    Raises:
+        ValueError: `timesteps` is no vector.
+
     Example:
         >>> import lucid.nn.functional as F
         >>> F.timestep_embedding(lucid.tensor([0.0]), 4)
@@ -174,6 +180,9 @@ def sinusoidal_embedding_2d(
 
     Returns:
         Tensor: (height, width, dim).
+
+    Raises:
+        ValueError: 4 does not divide `dim`.
 
     Example:
         >>> import lucid.nn.functional as F

@@ -44,6 +44,9 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     Returns:
         Tensor: (N, H, W, 2) or (N, D, H, W, 3).
 
+    Raises:
+        ValueError: `theta` or `size` of another shape.
+
     Example:
         >>> import lucid.nn.functional as F
         >>> F.affine_grid(lucid.tensor([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]]), (1, 1, 1, 2), align_corners=False)
@@ -104,6 +107,9 @@ def grid_sample(
 
     Returns:
         Tensor: (N, C, H', W') or (N, C, D', H', W').
+
+    Raises:
+        ValueError: another mode, or shapes that do not fit.
 
     Example:
         >>> import lucid.nn.functional as F
@@ -247,6 +253,9 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     Returns:
         Tensor: (…, C, H·r, W·r).
 
+    Raises:
+        RuntimeError: r² does not divide the channels.
+
     Example:
         >>> import lucid.nn.functional as F
         >>> F.pixel_shuffle(lucid.arange(4.0).view(1, 4, 1, 1), 2)
@@ -281,6 +290,9 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     Returns:
         Tensor: (…, C·r², H, W).
 
+    Raises:
+        RuntimeError: r does not divide the sizes.
+
     Example:
         >>> import lucid.nn.functional as F
         >>> F.pixel_unshuffle(lucid.arange(4.0).view(1, 1, 2, 2), 2).flatten()
@@ -313,6 +325,9 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
 
     Returns:
         Tensor: the shape and dtype of `input`.
+
+    Raises:
+        RuntimeError: `groups` does not divide the channels.
 
     Example:
         >>> import lucid.nn.functional as F
@@ -380,6 +395,9 @@ def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
     Returns:
         Tensor: (N, C · window, positions).
 
+    Raises:
+        RuntimeError: `input` of another number of dimensions, or no window fits.
+
     Example:
         >>> import lucid.nn.functional as F
         >>> F.unfold(lucid.tensor([[[[1.0, 2.0], [3.0, 4.0]]]]), (1, 2))
@@ -415,6 +433,9 @@ def fold(
 
     Returns:
         Tensor: (N, C, H, W).
+
+    Raises:
+        RuntimeError: the columns do not fit the sizes.
 
     Example:
         >>> import lucid.nn.functional as F

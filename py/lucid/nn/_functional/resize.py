@@ -46,6 +46,9 @@ def interpolate(
     Returns:
         Tensor: the shape of `input`, but for the new spatial sizes.
 
+    Raises:
+        ValueError: neither or both of `size` and `scale_factor` are given, or another mode.
+
     Example:
         >>> import lucid.nn.functional as F
         >>> F.interpolate(lucid.tensor([[[1.0, 2.0]]]), scale_factor=2)

@@ -69,6 +69,9 @@ def functional_call(
     Returns:
         object: what the module's `forward` returns.
 
+    Raises:
+        RuntimeError: a name that the module does not have, with `strict`.
+
     Example:
         >>> from lucid import nn
         >>> layer = nn.Linear(2, 1, bias=False)

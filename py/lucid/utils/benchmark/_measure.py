@@ -14,6 +14,12 @@ _UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 def select_unit(t: float) -> tuple[str, float]:
     """The unit in which a time in seconds is easy to read, and its length in seconds.
 
+    Args:
+        t (float): the time, in seconds.
+
+    Returns:
+        tuple: the unit and its length in seconds.
+
     Example:
         >>> from lucid.utils.benchmark import select_unit
         >>> select_unit(0.002)
@@ -26,8 +32,18 @@ def select_unit(t: float) -> tuple[str, float]:
 def unit_to_english(u: str) -> str:
     """The name of a unit.
 
+    Args:
+        u (str): the unit: "ns", "us", "ms" or "s".
+
+    Returns:
+        str: the name.
+
     Raises:
         ValueError: there is none of this name.
+
+    Example:
+        >>> lucid.utils.benchmark.unit_to_english("us")
+        'microsecond'
     """
     if not isinstance(u, str) or u not in _UNITS:
         raise ValueError(f"unit_to_english(): expected one of {list(_UNITS)}, got {u!r}")
@@ -35,7 +51,19 @@ def unit_to_english(u: str) -> str:
 
 
 def trim_sigfig(x: float, n: int) -> float:
-    """Rounds to `n` significant digits."""
+    """Rounds to `n` significant digits.
+
+    Args:
+        x (float): the number.
+        n (int): the number of digits.
+
+    Returns:
+        float: the rounded number.
+
+    Example:
+        >>> lucid.utils.benchmark.trim_sigfig(1234.0, 2)
+        1200.0
+    """
     if x == 0:
         return 0.0
     scale = 10 ** (math.floor(math.log10(abs(x))) + 1 - n)
@@ -44,7 +72,22 @@ def trim_sigfig(x: float, n: int) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class TaskSpec:
-    """What was timed, and where it is put in a table."""
+    """What was timed, and where it is put in a table.
+
+    Args:
+        stmt (str): the statement.
+        setup (str): what runs before it.
+        global_setup (str, default: ""): what runs once, before all.
+        label (str, optional): the title of the table.
+        sub_label (str, optional): the row.
+        description (str, optional): the column.
+        env (str, optional): where it ran.
+        num_threads (int, default: 1): the number of threads.
+
+    Example:
+        >>> lucid.utils.benchmark.TaskSpec("x + 1", "x = 1").stmt
+        'x + 1'
+    """
 
     stmt: str
     setup: str

@@ -100,6 +100,9 @@ def collate(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
     Returns:
         object: the batch.
 
+    Raises:
+        TypeError: samples of a type that has no rule.
+
     Example:
         >>> lucid.utils.data.collate([1, 2], collate_fn_map={int: lambda batch, **rest: sum(batch)})
         3

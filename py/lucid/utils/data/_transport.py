@@ -90,7 +90,7 @@ def pack(obj: Any, name: str) -> Packed:
 
 
 def _tensor(data: memoryview, dtype: Any, shape: tuple[int, ...]) -> Tensor:
-    """A tensor that lies in `data`."""
+    """A tensor over the memory `data`."""
     if len(data) == 0:
         return lucid._C._from_bytes(b"", list(shape), dtype, None)
     return lucid.frombuffer(data, dtype=dtype).reshape(list(shape))

@@ -54,6 +54,9 @@ class TensorDataset(Dataset[tuple[lucid.Tensor, ...]]):
     Args:
         *tensors (lucid.Tensor): tensors whose first sizes agree, (N, …).
 
+    Raises:
+        AssertionError: the first sizes differ.
+
     Example:
         >>> dataset = lucid.utils.data.TensorDataset(lucid.tensor([1, 2]), lucid.tensor([3, 4]))
         >>> dataset[1]
@@ -186,7 +189,7 @@ class ChainDataset(IterableDataset[Any]):
     """Iterable datasets one after the other; each is asked for its iterator when its turn comes.
 
     Args:
-        datasets (Iterable[Dataset[Any]]): iterable datasets.
+        datasets (Iterable[Dataset[Any]]): the iterable datasets, in order.
 
     Example:
         >>> class Numbers(lucid.utils.data.IterableDataset):
@@ -217,8 +220,11 @@ class Subset(Dataset[T_co]):
     """The samples of a dataset at the given indices.
 
     Args:
-        dataset (Dataset[T_co]): the dataset.
+        dataset (Dataset[T_co]): the dataset that the samples are of.
         indices (Sequence[Any]): the indices of the samples.
+
+    Raises:
+        IndexError: an index is out of range.
 
     Example:
         >>> lucid.utils.data.Subset(range(10), [5, 7])[1]
@@ -270,6 +276,9 @@ def random_split(
 
     Returns:
         list of Subsets: the parts.
+
+    Raises:
+        ValueError: the lengths do not sum to the dataset's length.
 
     Example:
         >>> [len(part) for part in lucid.utils.data.random_split(range(10), [0.7, 0.3])]

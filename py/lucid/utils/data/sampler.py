@@ -64,6 +64,9 @@ class RandomSampler(Sampler[int]):
             another permutation.
         generator (lucid.Generator, optional): The source of randomness.
 
+    Raises:
+        ValueError: `num_samples` is not positive.
+
     Example:
         >>> sorted(lucid.utils.data.RandomSampler(range(3)))
         [0, 1, 2]
@@ -118,7 +121,7 @@ class SubsetRandomSampler(Sampler[int]):
     """The given indices in random order, each once.
 
     Args:
-        indices (Sequence[int]): the indices.
+        indices (Sequence[int]): the indices to draw, each once.
         generator (lucid.Generator, optional): the source of random bits; the one that `lucid.manual_seed` seeds by
             default.
 
@@ -153,6 +156,9 @@ class WeightedRandomSampler(Sampler[int]):
         replacement (bool, default: True): an index may be drawn several times.
         generator (lucid.Generator, optional): the source of random bits; the one that `lucid.manual_seed` seeds by
             default.
+
+    Raises:
+        ValueError: `weights` is no vector, or `num_samples` not positive.
 
     Example:
         >>> list(lucid.utils.data.WeightedRandomSampler([0.0, 1.0], 3))
@@ -198,6 +204,9 @@ class BatchSampler(Sampler[list[int]]):
         sampler (Sampler[Any] | Iterable[Any]): the indices.
         batch_size (int): the number of indices in each list.
         drop_last (bool): leaves out a shorter last list.
+
+    Raises:
+        ValueError: `batch_size` is not positive.
 
     Example:
         >>> list(lucid.utils.data.BatchSampler(range(5), 2, drop_last=False))

@@ -21,7 +21,18 @@ _FLOAT, _DOUBLE, _STRING = 1, 2, 7
 
 
 def make_np(x: Any) -> Any:
-    """Turns a value into a NumPy array: a tensor (bfloat16 as float32), a number, a sequence, an array."""
+    """Turns a value into a NumPy array: a tensor (bfloat16 as float32), a number, a sequence, an array.
+
+    Args:
+        x (object): a tensor of any shape, a number, a sequence or an array.
+
+    Returns:
+        numpy.ndarray: the elements.
+
+    Example:
+        >>> lucid.utils.tensorboard.summary.make_np(lucid.ones(2)).tolist()
+        [1.0, 1.0]
+    """
     import numpy as np
 
     if isinstance(x, Tensor):
@@ -38,8 +49,21 @@ def make_np(x: Any) -> Any:
 def scalar(tag: str, tensor: Any, new_style: bool = False, double_precision: bool = False) -> bytes:
     """A number. `new_style` writes it as a tensor, of float64 with `double_precision`.
 
+    Args:
+        tag (str): the name of the data.
+        tensor (Tensor or number): one element, of any shape.
+        new_style (bool, default: False): writes it as a tensor.
+        double_precision (bool, default: False): writes it as float64.
+
+    Returns:
+        bytes: the summary, serialized.
+
     Raises:
         AssertionError: there is not exactly one element.
+
+    Example:
+        >>> len(lucid.utils.tensorboard.summary.scalar("loss", 0.5)) > 0
+        True
     """
     array = make_np(tensor).squeeze()
     if array.ndim != 0:
@@ -74,8 +98,19 @@ _TENSORS: dict[Any, tuple[int, int, str]] = {
 def tensor_proto(tag: str, tensor: Tensor) -> bytes:
     """A whole tensor.
 
+    Args:
+        tag (str): the name of the data.
+        tensor (Tensor): any shape.
+
+    Returns:
+        bytes: the summary, serialized.
+
     Raises:
         ValueError: it has 2 GiB or more, or a dtype that TensorBoard does not have.
+
+    Example:
+        >>> len(lucid.utils.tensorboard.summary.tensor_proto("x", lucid.ones(2))) > 0
+        True
     """
     if tensor.numel() * tensor.element_size() >= 1 << 31:
         raise errors.ValueError("add_tensor: the tensor has 2 GiB or more, which is the limit of protocol buffers")
@@ -110,13 +145,20 @@ def histogram(tag: str, values: Any, bins: Any = "tensorflow", max_bins: int | N
 
     Args:
         tag (str): the name of the data.
-        values (object): at least one number.
-        bins (object, default: "tensorflow"): `"tensorflow"` for the limits of `_default_bins`, or what
-            `numpy.histogram` takes.
+        values (Tensor or array): at least one number, of any shape.
+        bins (str or int, default: "tensorflow"): "tensorflow" for exponential limits, or what `numpy.histogram`
+            takes.
         max_bins (int, optional): bins are joined until there are about this many.
+
+    Returns:
+        bytes: the summary, serialized.
 
     Raises:
         ValueError: there is no element, or one is not finite.
+
+    Example:
+        >>> len(lucid.utils.tensorboard.summary.histogram("x", lucid.ones(2))) > 0
+        True
     """
     import numpy as np
 
@@ -148,7 +190,25 @@ def histogram(tag: str, values: Any, bins: Any = "tensorflow", max_bins: int | N
 def histogram_raw(
     tag: str, min: float, max: float, num: float, sum: float, sum_squares: float, bucket_limits: Any, bucket_counts: Any
 ) -> bytes:
-    """A histogram of counts that the caller has made; `bucket_limits` are the upper ends."""
+    """A histogram of counts that the caller has made; `bucket_limits` are the upper ends.
+
+    Args:
+        tag (str): the name of the data.
+        min (float): the smallest element.
+        max (float): the largest element.
+        num (float): the number of elements.
+        sum (float): the sum of the elements.
+        sum_squares (float): the sum of their squares.
+        bucket_limits (sequence of floats): the upper ends of the bins.
+        bucket_counts (sequence of floats): how many elements each bin has.
+
+    Returns:
+        bytes: the summary, serialized.
+
+    Example:
+        >>> len(lucid.utils.tensorboard.summary.histogram_raw("x", 0.0, 1.0, 2.0, 1.0, 1.0, [0.5, 1.0], [1.0, 1.0])) > 0
+        True
+    """
     parts = [double(i, float(v)) for i, v in enumerate((min, max, num, sum, sum_squares), 1) if v]
     parts += [doubles(6, make_np(bucket_limits).tolist()), doubles(7, make_np(bucket_counts).tolist())]
     return value(tag, data(5, b"".join(parts)))
@@ -270,7 +330,20 @@ def video(tag: str, tensor: Any, fps: float = 4) -> bytes:
 
 
 def audio(tag: str, tensor: Any, sample_rate: int = 44100) -> bytes:
-    """Sound of one channel, between -1 and 1, as a WAV file; what is beyond is clipped with a warning."""
+    """Sound of one channel, between -1 and 1, as a WAV file; what is beyond is clipped with a warning.
+
+    Args:
+        tag (str): the name of the data.
+        tensor (Tensor or array): the samples, (1, L) or (L,), within -1 to 1.
+        sample_rate (int, default: 44100): samples in a second.
+
+    Returns:
+        bytes: the summary, serialized.
+
+    Example:
+        >>> len(lucid.utils.tensorboard.summary.audio("sound", lucid.zeros(1, 8))) > 0
+        True
+    """
     import warnings
     import wave
 
@@ -299,12 +372,36 @@ def _strings(texts: Sequence[bytes], sizes: Sequence[int]) -> bytes:
 
 
 def text(tag: str, text: str) -> bytes:
-    """A text, shown as Markdown."""
+    """A text, shown as Markdown.
+
+    Args:
+        tag (str): the name of the data.
+        text (str): the text.
+
+    Returns:
+        bytes: the summary, serialized.
+
+    Example:
+        >>> len(lucid.utils.tensorboard.summary.text("note", "hello")) > 0
+        True
+    """
     return value(f"{tag}/text_summary", data(9, plugin("text")) + _strings([str(text).encode()], [1]))
 
 
 def custom_scalars(layout: Mapping[str, Mapping[str, Sequence[Any]]]) -> bytes:
-    """The layout of a page: `{category: {chart: ["Multiline", tags] or ["Margin", [value, lower, upper]]}}`."""
+    """The layout of a page: `{category: {chart: ["Multiline", tags] or ["Margin", [value, lower, upper]]}}`.
+
+    Args:
+        layout (Mapping[str, Mapping[str, Sequence[Any]]]): charts by category.
+
+    Returns:
+        bytes: the summary, serialized.
+
+    Example:
+        >>> layout = {"training": {"loss": ["Multiline", ["loss/train", "loss/test"]]}}
+        >>> len(lucid.utils.tensorboard.summary.custom_scalars(layout)) > 0
+        True
+    """
     page = b""
     for category, charts in layout.items():
         section = data(1, category)
@@ -321,7 +418,22 @@ def custom_scalars(layout: Mapping[str, Mapping[str, Sequence[Any]]]) -> bytes:
 
 
 def pr_curve(tag: str, labels: Any, predictions: Any, num_thresholds: int = 127, weights: Any = None) -> bytes:
-    """Precision and recall by threshold: `labels` of 0 and 1, `predictions` between 0 and 1."""
+    """Precision and recall by threshold: `labels` of 0 and 1, `predictions` between 0 and 1.
+
+    Args:
+        tag (str): the name of the data.
+        labels (Tensor or array): 0 or 1, of any shape.
+        predictions (Tensor or array): probabilities, of the shape of `labels`.
+        num_thresholds (int, default: 127): the number of thresholds.
+        weights (Tensor or array, optional): a weight for each element, of the same shape.
+
+    Returns:
+        bytes: the summary, serialized.
+
+    Example:
+        >>> len(lucid.utils.tensorboard.summary.pr_curve("pr", lucid.tensor([0, 1]), lucid.tensor([0.2, 0.8]))) > 0
+        True
+    """
     import numpy as np
 
     labels, predictions = make_np(labels).astype(np.float64).reshape(-1), make_np(predictions).reshape(-1)
@@ -341,7 +453,26 @@ def pr_curve(tag: str, labels: Any, predictions: Any, num_thresholds: int = 127,
 def pr_curve_raw(
     tag: str, tp: Any, fp: Any, tn: Any, fn: Any, precision: Any, recall: Any, num_thresholds: int = 127
 ) -> bytes:
-    """Precision and recall that the caller has computed, each of shape (thresholds,)."""
+    """Precision and recall that the caller has computed, each of shape (thresholds,).
+
+    Args:
+        tag (str): the name of the data.
+        tp (sequence of floats): true positives, (thresholds,).
+        fp (sequence of floats): false positives, (thresholds,).
+        tn (sequence of floats): true negatives, (thresholds,).
+        fn (sequence of floats): false negatives, (thresholds,).
+        precision (sequence of floats): precisions, (thresholds,).
+        recall (sequence of floats): recalls, (thresholds,).
+        num_thresholds (int, default: 127): the number of thresholds.
+
+    Returns:
+        bytes: the summary, serialized.
+
+    Example:
+        >>> ones = [1.0, 1.0]
+        >>> len(lucid.utils.tensorboard.summary.pr_curve_raw("pr", ones, ones, ones, ones, ones, ones, 2)) > 0
+        True
+    """
     import numpy as np
 
     table = np.stack([make_np(x) for x in (tp, fp, tn, fn, precision, recall)])
@@ -356,7 +487,22 @@ def _floats(array: Any) -> bytes:
 
 
 def mesh(tag: str, vertices: Any, colors: Any, faces: Any, config_dict: Mapping[str, Any] | None) -> bytes:
-    """A mesh or a point cloud: each array of shape (N, points, 3), `colors` and `faces` or `None`."""
+    """A mesh or a point cloud: each array of shape (N, points, 3), `colors` and `faces` or `None`.
+
+    Args:
+        tag (str): the name of the data.
+        vertices (Tensor or array): (N, points, 3).
+        colors (Tensor or array): (N, points, 3), of uint8; or None.
+        faces (Tensor or array): (N, faces, 3), indices of points; or None.
+        config_dict (Mapping[str, Any], optional): what the viewer of TensorBoard takes.
+
+    Returns:
+        bytes: the summary, serialized.
+
+    Example:
+        >>> len(lucid.utils.tensorboard.summary.mesh("m", lucid.zeros(1, 3, 3), None, None, None)) > 0
+        True
+    """
     given = [(kind, make_np(x)) for kind, x in ((1, vertices), (2, faces), (3, colors)) if x is not None]
     components = sum(1 << kind for kind, _ in given)
     config = json.dumps(config_dict, sort_keys=True) if config_dict is not None else "{}"
@@ -381,9 +527,22 @@ def hparams(
 ) -> tuple[bytes, bytes, bytes]:
     """The three summaries of a run with hyperparameters: the experiment, the start of the session, and its end.
 
+    Args:
+        hparam_dict (Mapping[str, Any]): the hyperparameters by name.
+        metric_dict (Mapping[str, Any]): the metrics by name.
+        hparam_domain_discrete (Mapping[str, list[Any]], optional): the values that a hyperparameter may have, by
+            name.
+
+    Returns:
+        tuple of bytes: three summaries, serialized.
+
     Raises:
         TypeError: an argument is no dict, or a domain is no list of values of the hyperparameter's type.
         ValueError: a value is neither a number, a string, a bool nor a tensor of one element.
+
+    Example:
+        >>> len(lucid.utils.tensorboard.summary.hparams({"lr": 0.1}, {"loss": 0.5}))
+        3
     """
     domains = hparam_domain_discrete or {}
     for given in (hparam_dict, metric_dict, domains):
