@@ -245,7 +245,7 @@ macro_rules! with_backend {
 }
 
 mod bytes;
-mod memory;
+pub(crate) mod memory;
 use bytes::transfer;
 pub(crate) use bytes::{expose, from_bytes, to_bytes};
 pub use memory::{empty_cache, memory_stats, reset_peak_memory_stats, set_cache_limit};

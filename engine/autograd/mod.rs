@@ -35,6 +35,7 @@ pub use dual_level::{
     close_level, enter_dual_level, exit_dual_level, forward_active, forward_enabled, leave_level, open_level,
     set_bound, set_forward_enabled,
 };
+pub(crate) use forward::carries;
 pub use forward::{cut, make_dual, set_tangent, unpack_dual};
 pub use graph::{GraphNode, WeakNode};
 pub use hooks::{GradList, Hook, LeafHook, PostHook, PreHook};

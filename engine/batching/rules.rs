@@ -65,6 +65,8 @@ pub(super) fn run(prim: Prim, x: &[Input<'_>], size: usize, out: Meta) -> Result
         Prim::Nn(NnOp::Gelu { .. }) => same(prim, x, out),
         Prim::Nn(NnOp::GeluGradient { .. }) => leading(prim, x, size, out),
         Prim::Nn(NnOp::Attention { .. }) => contract::attention(prim, x, size, out),
+        // The layers' functions are made of other ops where their inputs are batched.
+        Prim::Nn(NnOp::Recurrent { .. } | NnOp::RecurrentGradient { .. }) => each_sample(prim, x, size, out),
         Prim::Norm(NormOp::Standardize { .. }) => same(prim, x, out),
         Prim::Norm(NormOp::Affine { dims, eps }) => affine(dims, eps, x, size),
         Prim::Norm(NormOp::StandardizeGradient { .. }) => leading(prim, x, size, out),
@@ -161,7 +163,6 @@ fn affine(dims: usize, eps: f64, x: &[Input<'_>], size: usize) -> Result<Tensor>
 }
 
 /// One sample after the other: right for every primitive, and slow.
-#[allow(dead_code)]
 pub(super) fn each_sample(prim: Prim, x: &[Input<'_>], size: usize, out: Meta) -> Result<Tensor> {
     let name = prim.name();
     level::note_fallback(name);

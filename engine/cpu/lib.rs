@@ -35,6 +35,7 @@ mod quantized;
 mod random;
 mod reduce;
 mod reparameterized;
+mod rnn_layer;
 mod scan;
 mod scatter;
 pub(crate) mod simd;

@@ -47,3 +47,8 @@ pub fn set_cache_limit(device: Device, bytes: usize) -> Result<usize> {
     }
     with_backend!(device, run(bytes))
 }
+
+/// Does the GPU device run the CPU device's kernels on elements of this dtype? MLX's CPU stream does, a GPU does not.
+pub(crate) fn gpu_runs_host_kernels(dtype: crate::DType) -> bool {
+    lucid_mlx::runs_host_kernels(dtype)
+}

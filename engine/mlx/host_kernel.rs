@@ -32,7 +32,7 @@ pub fn set_hosting(on: bool) {
 }
 
 /// Does the CPU device's kernel compute on elements of this dtype?
-pub(super) fn takes(dtype: DType) -> bool {
+pub fn takes(dtype: DType) -> bool {
     let floating = matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
     let on = || ON.try_with(Cell::get).unwrap_or(false);
     // An emulator stands for a GPU, which has no such kernels.

@@ -41,6 +41,7 @@ mod pool;
 mod quantized;
 mod random;
 mod reduce;
+mod rnn_layer;
 mod row_kernels;
 mod scan;
 mod sort;
@@ -53,7 +54,7 @@ mod tests;
 
 pub use array::GpuArray;
 pub use create::{lent_from, set_lent_from};
-pub use host_kernel::set_hosting;
+pub use host_kernel::{set_hosting, takes as runs_host_kernels};
 pub use lower::set_lowering;
 
 use crate::shape::Layout;

@@ -43,6 +43,7 @@ pub mod random;
 pub mod reduce;
 mod reparameterized;
 pub mod rnn;
+mod rnn_layer;
 pub mod scan;
 pub mod scatter;
 pub mod search;

@@ -2,13 +2,16 @@
 //!
 //! Sequences come packed, as PyTorch's `PackedSequence` has them: the rows of step 0, then of step 1, …, where step t
 //! has `batch_sizes[t]` rows, never more than the step before. Sequences of one length are the case of equal sizes. The
-//! products with the inputs are one matrix product for all steps. All are made of other ops.
+//! products with the inputs are one matrix product for all steps, and what follows it is one kernel, in `rnn_layer.rs`, or, where
+//! there is none, made of other ops, here.
 
 use super::macros::define_composites;
-use super::nn::linear;
+use super::nn::{linear, RecurrentCell};
+use super::rnn_layer;
 use crate::autograd::OpScope;
 use crate::fallible::{collected, filled};
 use crate::{Error, Result, Tensor};
+use smallvec::SmallVec;
 
 /// The rows of the family, for `$cb`.
 #[macro_export]
@@ -143,6 +146,75 @@ fn over_steps(
     Ok((super::index::cat(&outs, 0)?, last))
 }
 
+/// What a layer in one direction is computed from, once the products with its inputs are there.
+pub(super) struct Operands<'a> {
+    pub cell: RecurrentCell,
+    /// `W_ih x` with the biases; of a GRU without `b_hh`.
+    pub gates: &'a Tensor,
+    pub hx: &'a Tensor,
+    pub cx: Option<&'a Tensor>,
+    pub w_hh: &'a Tensor,
+    /// Of a GRU alone.
+    pub b_hh: Option<&'a Tensor>,
+    /// An LSTM's projection of its hidden states.
+    pub projection: Option<&'a Tensor>,
+    pub sizes: &'a [isize],
+    pub reverse: bool,
+}
+
+impl Operands<'_> {
+    /// The tensors, in the order of the primitive's inputs.
+    pub(super) fn tensors(&self) -> SmallVec<[&Tensor; 5]> {
+        [Some(self.gates), Some(self.hx), self.cx, Some(self.w_hh), self.b_hh].into_iter().flatten().collect()
+    }
+
+    fn run(&self) -> Result<Vec<Tensor>> {
+        if rnn_layer::takes(self) {
+            rnn_layer::run(self)
+        } else {
+            by_parts(self)
+        }
+    }
+}
+
+/// The hidden states of all steps, the last ones, and an LSTM's last cells, made of other ops.
+pub(super) fn by_parts(x: &Operands<'_>) -> Result<Vec<Tensor>> {
+    let first: SmallVec<[&Tensor; 2]> = std::iter::once(x.hx).chain(x.cx).collect();
+    let (out, last) = over_steps(x.gates, &first, x.sizes, x.reverse, |gates, s| match x.cell {
+        RecurrentCell::Tanh => Ok(vec![(gates + &linear(&s[0], x.w_hh, None)?)?.tanh()?]),
+        RecurrentCell::Relu => Ok(vec![(gates + &linear(&s[0], x.w_hh, None)?)?.relu()?]),
+        RecurrentCell::Lstm => lstm_step(x, gates, s),
+        RecurrentCell::Gru => {
+            let (a, b) = (gates.chunk(3, 1)?, linear(&s[0], x.w_hh, x.b_hh)?.chunk(3, 1)?);
+            let (r, z) = ((&a[0] + &b[0])?.sigmoid()?, (&a[1] + &b[1])?.sigmoid()?);
+            let n = (&a[2] + &(r * &b[2])?)?.tanh()?;
+            // (1 - z) n + z h
+            Ok(vec![(&n + &(z * &(&s[0] - &n)?)?)?])
+        }
+    })?;
+    Ok(std::iter::once(out).chain(last).collect())
+}
+
+fn lstm_step(x: &Operands<'_>, gates: &Tensor, s: &[Tensor]) -> Result<Vec<Tensor>> {
+    let gates = (gates + &linear(&s[0], x.w_hh, None)?)?.chunk(4, 1)?;
+    let kept = (gates[1].sigmoid()? * &s[1])?;
+    // One step's cells have a name of their own.
+    OpScope::rename("lstm_cell", "lstm_cell_state");
+    let c = (kept + &(gates[0].sigmoid()? * &gates[2].tanh()?)?)?;
+    OpScope::rename("lstm_cell_state", "lstm_cell");
+    let h = (gates[3].sigmoid()? * &c.tanh()?)?;
+    let h = x.projection.map_or(Ok(h.clone()), |w| linear(&h, w, None))?;
+    Ok(vec![h, c])
+}
+
+/// The products with the inputs, and both biases: what each step adds is added once.
+fn gates_of(x: &Tensor, w_ih: &Tensor, b_ih: Option<&Tensor>, b_hh: Option<&Tensor>) -> Result<Tensor> {
+    match (b_ih, b_hh) {
+        (Some(a), Some(b)) => linear(x, w_ih, Some(&(a + b)?)),
+        (a, b) => linear(x, w_ih, a.or(b)),
+    }
+}
+
 #[allow(clippy::too_many_arguments)]
 fn rnn_body(
     x: &Tensor,
@@ -157,15 +229,20 @@ fn rnn_body(
 ) -> Result<(Tensor, Tensor)> {
     const OP: &str = "rnn_sequence";
     check(OP, x, hx, sizes, w_ih, w_hh, [b_ih, b_hh], 1)?;
-    let f: fn(&Tensor) -> Result<Tensor> = match nonlinearity {
-        "tanh" => Tensor::tanh,
-        "relu" => Tensor::relu,
+    let cell = match nonlinearity {
+        "tanh" => RecurrentCell::Tanh,
+        "relu" => RecurrentCell::Relu,
         other => return Err(Error::value(OP, format!("Unknown nonlinearity: {other}"))),
     };
-    let gx = linear(x, w_ih, b_ih)?;
-    let (out, mut last) =
-        over_steps(&gx, &[hx], sizes, reverse, |gx, h| Ok(vec![f(&(gx + &linear(&h[0], w_hh, b_hh)?)?)?]))?;
-    Ok((out, last.remove(0)))
+    let gates = &gates_of(x, w_ih, b_ih, b_hh)?;
+    let operands = Operands { cell, gates, hx, cx: None, w_hh, b_hh: None, projection: None, sizes, reverse };
+    both(operands.run()?)
+}
+
+/// The states of all steps and the last ones.
+fn both(made: Vec<Tensor>) -> Result<(Tensor, Tensor)> {
+    let [all, last] = made.try_into().map_err(|_| Error::runtime("rnn_sequence", "expected two results"))?;
+    Ok((all, last))
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -188,19 +265,9 @@ fn lstm_body(
         let why = format!("expected cells of (batch, {hidden}), and a projection to the hidden state's size");
         return Err(Error::shape(OP, why, &[hx.shape(), cx.shape()]));
     }
-    let gx = linear(x, w_ih, b_ih)?;
-    let (out, last) = over_steps(&gx, &[hx, cx], sizes, reverse, |gx, s| {
-        let gates = (gx + &linear(&s[0], w_hh, b_hh)?)?.chunk(4, 1)?;
-        let kept = (gates[1].sigmoid()? * &s[1])?;
-        // One step's cells have a name of their own.
-        OpScope::rename("lstm_cell", "lstm_cell_state");
-        let c = (kept + &(gates[0].sigmoid()? * &gates[2].tanh()?)?)?;
-        OpScope::rename("lstm_cell_state", "lstm_cell");
-        let h = (gates[3].sigmoid()? * &c.tanh()?)?;
-        let h = w_hr.map_or(Ok(h.clone()), |w| linear(&h, w, None))?;
-        Ok(vec![h, c])
-    })?;
-    Ok(std::iter::once(out).chain(last).collect())
+    let gates = &gates_of(x, w_ih, b_ih, b_hh)?;
+    let cell = RecurrentCell::Lstm;
+    Operands { cell, gates, hx, cx: Some(cx), w_hh, b_hh: None, projection: w_hr, sizes, reverse }.run()
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -215,13 +282,7 @@ fn gru_body(
     reverse: bool,
 ) -> Result<(Tensor, Tensor)> {
     check("gru_sequence", x, hx, sizes, w_ih, w_hh, [b_ih, b_hh], 3)?;
-    let gx = linear(x, w_ih, b_ih)?;
-    let (out, mut last) = over_steps(&gx, &[hx], sizes, reverse, |gx, s| {
-        let (a, b) = (gx.chunk(3, 1)?, linear(&s[0], w_hh, b_hh)?.chunk(3, 1)?);
-        let (r, z) = ((&a[0] + &b[0])?.sigmoid()?, (&a[1] + &b[1])?.sigmoid()?);
-        let n = (&a[2] + &(r * &b[2])?)?.tanh()?;
-        // (1 - z) n + z h
-        Ok(vec![(&n + &(z * &(&s[0] - &n)?)?)?])
-    })?;
-    Ok((out, last.remove(0)))
+    let gates = &linear(x, w_ih, b_ih)?;
+    let cell = RecurrentCell::Gru;
+    both(Operands { cell, gates, hx, cx: None, w_hh, b_hh, projection: None, sizes, reverse }.run()?)
 }
