@@ -15,7 +15,7 @@ OPENBLAS_VERSION = 0.3.34.481.3
 MLX_EXTRA ?= $$(test "$$(uname -s)" = Darwin || echo '[cpu]')
 OPENBLAS_WHEEL = $$(test "$$(uname -s)" = Darwin || echo 'scipy-openblas32==$(OPENBLAS_VERSION)')
 
-.PHONY: help vendor venv venv-test build develop stubs support run test test-fast lint fuzz wheel clean \
+.PHONY: help vendor venv venv-test build bench-ops develop stubs support run test test-fast lint fuzz wheel clean \
 	test-packages hostile programs asan tsan ubsan miri valgrind \
 	macos-wheel macos-check macos-check-if-cached arm64-test metal-check metal-tools accelerate-check accelerate-quick mac-report
 
@@ -25,6 +25,7 @@ help:
 	@echo 'make test-packages  timm, transformers, torchvision and others with Lucid in the place of PyTorch (docs/porting.md)'
 	@echo 'make test-fast  the Rust tests and the quick Python ones'
 	@echo 'make develop    an incremental build of the extension, in place; slower kernels'
+	@echo 'make bench-ops  every op beside PyTorch, and what became slower than recorded'
 	@echo 'make lint       rustfmt, clippy, ruff, mypy'
 	@echo 'make fuzz       the targets of fuzz/ under libFuzzer, SECONDS=60 each'
 	@echo 'make hostile    every public callable with hostile arguments, SECONDS=3600 JOBS=2 SEED=0 (docs/reliability.md)'
@@ -86,6 +87,10 @@ build: vendor venv
 develop: vendor venv
 	$(CARGO) build --profile develop --package lucid-py
 	@$(BIN)/python py/tools/develop.py --profile develop
+
+# Every op beside PyTorch, quickly, and what became slower than recorded: a report, which differs from machine to machine.
+bench-ops: build
+	-PYTHONPATH=py $(BIN)/python bench/ops.py --quick --check bench/ops_baseline.json
 
 # The stubs of lucid._C, from the module that was built.
 stubs:

@@ -36,3 +36,34 @@ def test_cpu_vs_torch_knows_every_row_it_names() -> None:
         assert any(name.startswith(family) for name in names), family
     bad = subprocess.run([*command, "--only", "no such row"], capture_output=True, text=True, check=False)
     assert bad.returncode == 2 and "no row matches" in bad.stderr
+
+
+def test_ops_compares_rows_of_the_table_and_with_a_recorded_run(tmp_path: Path) -> None:
+    command = [sys.executable, str(BENCH / "ops.py"), "--quick", "--rounds", "1"]
+    wanted = r"^(nn\.functional\.leaky_relu 256|embedding_bag sum 256x16 of 64$|step of MLP$)"
+    file = tmp_path / "rows.json"
+    subprocess.run([*command, "--only", wanted, "--json", str(file)], capture_output=True, text=True, check=True)
+    rows = json.loads(file.read_text())["rows"]
+    assert [row["name"] for row in rows] == [
+        "nn.functional.leaky_relu 256 (N(3, 4))",
+        "nn.functional.leaky_relu 256 forward and backward (N(3, 4))",
+        "embedding_bag sum 256x16 of 64",
+        "step of MLP",
+    ]
+    assert all(min(row["ours_us"], row["peer_us"], row["ratio"], row["control"]) > 0 for row in rows)
+    # A recorded run of a machine on which everything was a thousand times quicker for us.
+    quick = [{**row, "ratio": row["ratio"] / 1000} for row in rows]
+    names = {row["name"] for row in rows if row["ratio"] > 1.3 * 0.5 and row["ours_us"] > row["peer_us"] + 2}
+    sys.path.insert(0, str(BENCH))
+    try:
+        import ops
+
+        file.write_text(json.dumps({"rows": quick}))
+        assert {line.partition(":")[0] for line in ops.check(rows, file)} == names
+        slow = [{**row, "ratio": 3.0, "peer_us": 100.0, "ours_us": 300.0} for row in rows]
+        file.write_text(json.dumps({"rows": [{**row, "ratio": 1.0} for row in rows]}))
+        assert len(ops.check(slow, file)) == len(rows)
+        file.write_text(json.dumps({"rows": slow}))
+        assert ops.check(slow, file) == []
+    finally:
+        sys.path.remove(str(BENCH))

@@ -381,6 +381,18 @@ def embedding(
     return _by_frequency(made, input, weight.shape[0]) if scale_grad_by_freq else made
 
 
+def _of_bags(rows: Tensor, counted: Tensor | None, mode: str) -> Tensor:
+    """The sums, means or maxima of (bags, length, size) over the length, of what is `counted` (bags, length, 1)."""
+    if mode == "max":
+        seen = rows if counted is None else rows.masked_fill(counted.logical_not(), -math.inf)
+        picked = rows.gather(1, seen.detach().argmax(1, keepdim=True)).squeeze(1)
+        return picked if counted is None else picked.masked_fill(counted.any(1).logical_not(), 0.0)
+    if counted is None:
+        return rows.sum(1) if mode == "sum" else rows.mean(1)
+    made = rows.masked_fill(counted.logical_not(), 0.0).sum(1)
+    return made if mode == "sum" else made / counted.sum(1).clamp(min=1).to(made.dtype)
+
+
 @step("embedding_bag")
 def embedding_bag(
     input: Tensor,
@@ -499,6 +511,14 @@ def embedding_bag(
         raise errors.RuntimeError(f"embedding_bag: {error}, which is not in the valid range") from None
     if scale_grad_by_freq:
         rows = _by_frequency(rows, flat, weight.shape[0])
+    if input.dim() == 2 and length > 0:
+        # Bags of one length are the rows of a dimension.
+        if factors is not None:
+            rows = rows * factors.unsqueeze(1)
+        found = rows.reshape([bags, length, -1])
+        if padding_idx is None:
+            return _of_bags(found, None, mode)
+        return _of_bags(found, (input != padding_idx).unsqueeze(2), mode)
     counted = lucid.ones(total, device=device) if padding_idx is None else (flat != padding_idx).to(lucid.float32)
     if mode == "max":
         longest = max((b - a for a, b in zip(starts, ends, strict=True)), default=0)
@@ -514,10 +534,8 @@ def embedding_bag(
         best = found.masked_fill(seen.logical_not().unsqueeze(2), -math.inf).argmax(1, keepdim=True)
         picked = found.gather(1, best).squeeze(1)
         return picked.masked_fill(seen.any(1).logical_not().unsqueeze(1), 0.0)
-    owner: list[int] = []
-    for i, (a, b) in enumerate(zip(starts, ends, strict=True)):
-        owner += [i] * (b - a)
-    bag = lucid.tensor(owner, dtype=lucid.int64, device=device)
+    lengths = lucid.tensor([b - a for a, b in zip(starts, ends, strict=True)], dtype=lucid.int64, device=device)
+    bag = lucid.arange(bags, device=device).repeat_interleave(lengths)
     if padding_idx is not None:
         rows = rows * counted.to(rows.dtype).unsqueeze(1)
     if factors is not None:
