@@ -48,15 +48,11 @@ pub(super) fn run(x: &Operands<'_>) -> Result<States> {
             }
             .map(|made| made.into_iter().collect())
         };
-        let name = match x.cell {
-            RecurrentCell::Tanh | RecurrentCell::Relu => "Rnn",
-            RecurrentCell::Lstm => "Lstm",
-            RecurrentCell::Gru => "Gru",
-        };
         custom(
             &states,
             Record {
-                name,
+                // PyTorch shows how it joins the states of all steps.
+                name: "CatBackward0",
                 inputs: &tensors,
                 non_differentiable: &[],
                 saved: &saved,
