@@ -18,7 +18,8 @@ pub(super) type States = Vec<Tensor>;
 /// Are there kernels for these operands?
 pub(super) fn takes(x: &Operands<'_>) -> bool {
     let all = || x.tensors().into_iter();
-    let filled = x.gates.numel() > 0 && x.hx.numel() > 0;
+    // One step shows the ops that it is made of, as a cell.
+    let filled = x.sizes.len() > 1 && x.gates.numel() > 0 && x.hx.numel() > 0;
     filled && x.projection.is_none() && !all().any(|t| t.is_batched() || carries(t))
 }
 
@@ -47,15 +48,11 @@ pub(super) fn run(x: &Operands<'_>) -> Result<States> {
             }
             .map(|made| made.into_iter().collect())
         };
-        let name = match x.cell {
-            RecurrentCell::Tanh | RecurrentCell::Relu => "Rnn",
-            RecurrentCell::Lstm => "Lstm",
-            RecurrentCell::Gru => "Gru",
-        };
         custom(
             &states,
             Record {
-                name,
+                // PyTorch shows how it joins the states of all steps.
+                name: "CatBackward0",
                 inputs: &tensors,
                 non_differentiable: &[],
                 saved: &saved,

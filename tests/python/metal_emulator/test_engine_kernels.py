@@ -304,3 +304,32 @@ def test_every_kernel_is_one_of_these() -> None:
         "max_pool": 2,
         "row_kernels": 6,
     }
+
+
+    assert {name: n for name, n in built.items() if n} == {"tiles": 2, "rows": 6, "chain": 1, "written": 1}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_steps_of_recurrent_layers(language: str, kind: str, packed: bool) -> None:
+    """Each step is one launch after its product, forward and backward, in both directions."""
+    rng = np.random.default_rng(16)
+    layer = getattr(lucid.nn, kind)(3, 5, bidirectional=True)
+    state = {name: rng.standard_normal(tuple(p.shape), dtype=np.float32) / 2 for name, p in layer.named_parameters()}
+
+    def program(device: str) -> list[lucid.Tensor]:
+        layer = getattr(lucid.nn, kind)(3, 5, bidirectional=True).to(device)
+        layer.load_state_dict({name: lucid.tensor(value, device=device) for name, value in state.items()})
+        x = tensor((4, 3, 3), 17, device, grad=True)
+        given = lucid.nn.utils.rnn.pack_padded_sequence(x, [4, 2, 1]) if packed else x
+        out, hidden = layer(given)
+        states = [out.data if packed else out, *(hidden if isinstance(hidden, tuple) else (hidden,))]
+        sum((t * t).sum() for t in states).backward()
+        with lucid.no_grad():
+            unsaved = layer(given)[0]
+        last = unsaved.data if packed else unsaved
+        return [*states, last, x.grad, *(p.grad for p in layer.parameters())]
+
+    name = kind.lower()
+    both(language, program, f"{name}_step", f"{name}_step_saved", f"{name}_step_back")
