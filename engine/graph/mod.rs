@@ -28,7 +28,10 @@
 //! # lucid::Result::<()>::Ok(())
 //! ```
 
+mod composite;
+mod copy_elision;
 mod execute;
+mod fuse;
 pub mod passes;
 mod recorder;
 mod text;
@@ -42,10 +45,13 @@ use lucid_ir::Meta;
 use smallvec::SmallVec;
 use std::collections::HashSet;
 
-pub use execute::{Execution, Program};
+pub use composite::{Composite, OnePass};
+pub use copy_elision::CopyElision;
+pub use execute::{set_fusing, Execution, Program};
 pub use recorder::{is_recording, Capture, Paused, Recorder, Recording};
 pub(crate) use recorder::{
-    note_assign, note_backward, note_break, note_constant, note_eval, note_index_into, note_op, note_view, recording,
+    note_assign, note_backward, note_break, note_composite, note_constant, note_eval, note_index_into, note_op,
+    note_view, recorded_values, recording,
 };
 
 /// A value's number in its graph.
@@ -206,6 +212,8 @@ pub struct Graph {
     pub outputs: Vec<Value>,
     /// The generator of each draw; the process's own where `None`.
     pub draws: Vec<Option<Generator>>,
+    /// Which steps stand for what a device can do in one pass.
+    pub composites: Vec<Composite>,
 }
 
 impl Graph {

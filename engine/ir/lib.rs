@@ -7,6 +7,7 @@
 #![deny(unsafe_code)]
 
 pub mod backend;
+pub mod fused;
 pub mod ops;
 pub mod optim;
 mod primitive;
