@@ -245,9 +245,11 @@ macro_rules! with_backend {
 }
 
 mod bytes;
+mod graph_steps;
 pub(crate) mod memory;
 use bytes::transfer;
 pub(crate) use bytes::{expose, from_bytes, to_bytes};
+pub(crate) use graph_steps::{fuses, norm_gradients, run, run_fused};
 pub use memory::{empty_cache, memory_stats, reset_peak_memory_stats, set_cache_limit};
 
 /// The arrays of an op's inputs, all on `B`'s device.
@@ -425,18 +427,6 @@ pub(crate) fn create_plain(prim: Prim, meta: Meta, device: Device) -> Result<Ten
     }
     profile::end(begun, || prim.schema(), [], &meta.shape);
     Ok(Tensor::from_storage(storage))
-}
-
-/// Runs a primitive of a graph on arrays of one device; the tape sees nothing of it. `spent` as in [`execute`].
-pub(crate) fn run(prim: &Prim, inputs: &[&Tensor], meta: &Meta, device: Device, spent: bool) -> Result<Storage> {
-    crate::determinism::check(|| prim.schema(), device)?;
-    let begun = profile::begin();
-    let storage = match prim {
-        Prim::Transfer(TransferOp::Move { device }) => transfer(inputs[0], *device)?,
-        _ => with_backend!(device, execute(prim, inputs, meta, spent))?,
-    };
-    profile::end(begun, || prim.schema(), inputs.iter().copied(), &meta.shape);
-    Ok(storage)
 }
 
 /// A row-major copy of an array, in a storage of its own.

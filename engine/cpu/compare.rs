@@ -127,6 +127,33 @@ pub fn compare(op: &CompareOp, a: &CpuArray, b: &CpuArray, out: &Meta) -> Result
     done.ok_or_else(|| Error::dtype(op.name(), format!("has no CPU kernel for {}", a.dtype()), &[a.dtype()]))
 }
 
+/// The loop of a comparison of float32, for fused kernels.
+pub(super) fn of_floats(op: &CompareOp) -> Option<fn(Arg<f32>, Arg<f32>, &mut [bool])> {
+    use CompareOp as C;
+    let found: fn(Arg<f32>, Arg<f32>, &mut [bool]) = match op {
+        C::Eq => |a, b, out| light2_symmetric(Eq, a, b, out),
+        C::Ne => |a, b, out| light2_symmetric(Ne, a, b, out),
+        C::Lt => |a, b, out| light2(Lt, a, b, out),
+        C::Le => |a, b, out| light2(Le, a, b, out),
+        C::Gt => |a, b, out| light2(Lt, b, a, out),
+        C::Ge => |a, b, out| light2(Le, b, a, out),
+        C::And | C::Or | C::Xor => return None,
+    };
+    Some(found)
+}
+
+/// The loop of logic of two truths, for fused kernels.
+pub(super) fn of_truths(op: &CompareOp) -> Option<fn(Arg<bool>, Arg<bool>, &mut [bool])> {
+    use CompareOp as C;
+    let found: fn(Arg<bool>, Arg<bool>, &mut [bool]) = match op {
+        C::And => |a, b, out| light2_symmetric(And, a, b, out),
+        C::Or => |a, b, out| light2_symmetric(Or, a, b, out),
+        C::Xor => |a, b, out| light2_symmetric(Xor, a, b, out),
+        C::Eq | C::Ne | C::Lt | C::Le | C::Gt | C::Ge => return None,
+    };
+    Some(found)
+}
+
 /// `out = c ? a : b`
 struct Choose<'a, T> {
     c: &'a [bool],
@@ -151,7 +178,7 @@ impl<T: Copy> Task for Choose<'_, T> {
     }
 }
 
-fn choose<T: Copy>(c: Arg<bool>, a: Arg<T>, b: Arg<T>, out: &mut [T]) {
+pub(super) fn choose<T: Copy>(c: Arg<bool>, a: Arg<T>, b: Arg<T>, out: &mut [T]) {
     match (c, a, b) {
         (Arg::Slice(c), ..) => run_light(Choose { c, a, b, out }),
         (Arg::Value(true), Arg::Slice(x), _) | (Arg::Value(false), _, Arg::Slice(x)) => out.copy_from_slice(x),

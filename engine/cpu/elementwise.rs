@@ -23,7 +23,9 @@ use lucid_ir::Meta;
 use num_complex::{Complex, Complex32, Complex64};
 
 mod loops;
+mod slices;
 pub(super) use loops::{apply1, apply2, F};
+pub(super) use slices::{Slices1, Slices2};
 
 /// Elements from which an expensive function goes to the pool.
 const COSTLY: usize = GRAIN / 4;

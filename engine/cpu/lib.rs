@@ -21,6 +21,7 @@ mod elementwise;
 pub(crate) mod factor;
 mod fft;
 mod fused;
+mod fused_loop;
 mod index;
 mod index_plan;
 pub mod linalg;
@@ -50,6 +51,7 @@ use crate::fallible::kernel;
 use crate::shape::{Axes, Layout, Shape, Strides};
 pub use blas::prepare as prepare_blas;
 use lucid_ir::backend::{Array, Backend, Exposed, MemoryStats};
+use lucid_ir::fused::{ElementOp, FusedKernel};
 use lucid_ir::ops::binary::BinaryOp;
 use lucid_ir::ops::compare::CompareOp;
 use lucid_ir::ops::contract::ContractOp;
@@ -440,6 +442,14 @@ impl Backend for CpuBackend {
     }
     fn loss(op: &LossOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
         kernel(|| loss::loss(op, inputs, out))
+    }
+
+    fn fuses(op: &ElementOp, inputs: &[DType], out: DType) -> bool {
+        fused_loop::fuses(op, inputs, out)
+    }
+
+    fn fused(fused: &FusedKernel, inputs: &[&CpuArray]) -> Result<Option<Vec<CpuArray>>> {
+        kernel(|| fused_loop::fused(fused, inputs))
     }
 
     fn copy(x: &CpuArray) -> Result<CpuArray> {

@@ -1,21 +1,40 @@
 //! Running a graph on arrays.
 //!
-//! Depends on `dispatch` for each step. Invariant: a value is given up with the step that reads it last, so that its memory
+//! Depends on `fuse` for the order of the steps and on `dispatch` for each. Invariant: a value is given up with the step that reads it last, so that its memory
 //! may become that step's result.
 
+use super::composite::Pass;
+use super::fuse::{Fused, Item, Plan};
 use super::recorder::with_key;
 use super::{Graph, Step, Value};
 use crate::dispatch::{self, Prim};
 use crate::random::{self, Key};
 use crate::{Device, Error, Result, Tensor};
 use smallvec::SmallVec;
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::sync::Arc;
+
+thread_local! {
+    static FUSING: Cell<bool> = const { Cell::new(true) };
+}
+
+/// Are element-wise steps of the programs that this thread makes fused?
+fn is_fusing() -> bool {
+    FUSING.try_with(Cell::get).unwrap_or(true)
+}
+
+/// Turns fusing on or off for the programs that this thread makes, for comparing fused kernels with the steps that they stand
+/// for. Gives what it was.
+pub fn set_fusing(on: bool) -> bool {
+    FUSING.try_with(|fusing| fusing.replace(on)).unwrap_or(true)
+}
 
 /// A graph that has been made ready to run.
 pub struct Program {
     graph: Graph,
-    /// Per step, the values that nothing reads after it.
+    plan: Plan,
+    /// Per item of the plan, the values that nothing reads after it.
     ends: Vec<SmallVec<[Value; 2]>>,
     /// The storages that are written to or handed out.
     changing: HashSet<Value>,
@@ -40,15 +59,32 @@ impl Program {
     /// As [`Graph::verify`].
     pub fn new(graph: Graph, late: &[Value]) -> Result<Arc<Program>> {
         graph.verify()?;
+        let plan = if is_fusing() { Plan::fused(&graph) } else { Plan::plain(&graph) };
         #[allow(clippy::disallowed_methods)] // As many as values that are there.
         let mut last: Vec<Option<usize>> = vec![None; graph.infos.len()];
-        for (at, step) in graph.steps.iter().enumerate() {
-            step.uses().into_iter().chain(step.out()).for_each(|v| last[v as usize] = Some(at));
+        for (at, item) in plan.items.iter().enumerate() {
+            match item {
+                Item::Step(step) => {
+                    let step = &graph.steps[*step];
+                    step.uses().into_iter().chain(step.out()).for_each(|v| last[v as usize] = Some(at));
+                }
+                Item::Fused(fused) => {
+                    let values = fused.inputs.iter().chain(&fused.outputs).chain(&fused.inner);
+                    values.for_each(|&v| last[v as usize] = Some(at));
+                }
+                // Its steps may have to run after all.
+                Item::Pass(pass) => {
+                    let used = pass.steps.iter().flat_map(|&at| graph.steps[at].uses());
+                    let made = pass.steps.iter().filter_map(|&at| graph.steps[at].out());
+                    let values = used.chain(made).chain(pass.composite.inputs.iter().copied());
+                    values.for_each(|v| last[v as usize] = Some(at));
+                }
+            }
         }
         let stays = graph.outputs.iter().chain(graph.constants.iter().map(|(v, _)| v));
         stays.for_each(|&v| last[v as usize] = None);
         #[allow(clippy::disallowed_methods)] // As many as steps that are there.
-        let mut ends = vec![SmallVec::new(); graph.steps.len()];
+        let mut ends = vec![SmallVec::new(); plan.items.len()];
         for (value, last) in last.iter().enumerate() {
             if let Some(at) = last {
                 ends[*at].push(value as Value);
@@ -57,7 +93,12 @@ impl Program {
         let mut changing = graph.written();
         changing.extend(graph.escaping());
         let early = graph.inputs.iter().copied().filter(|v| !late.contains(v)).collect();
-        Ok(Arc::new(Program { graph, ends, changing, early }))
+        Ok(Arc::new(Program { graph, plan, ends, changing, early }))
+    }
+
+    /// The steps that run as one kernel, as groups of their places in the graph.
+    pub fn fused(&self) -> Vec<Vec<usize>> {
+        self.plan.groups()
     }
 
     /// The graph.
@@ -97,22 +138,58 @@ impl Program {
 }
 
 impl Execution {
-    /// Runs to the next step of the host, whose number it gives, or to `end`; all steps where that is `None`.
+    /// Runs to the next step of the host, whose number it gives, or through the first `end` steps; all where that is `None`.
+    /// Fused steps run together, so that `end` counts where it is the graph's `split`, or next to a step of the host.
     ///
     /// # Errors
     /// What the kernels report.
     pub fn run(&mut self, end: Option<usize>) -> Result<Option<u32>> {
         let program = Arc::clone(&self.program);
-        let end = end.unwrap_or(program.graph.steps.len()).min(program.graph.steps.len());
+        let end = end.map_or(program.plan.items.len(), |end| program.plan.position(end));
         while self.at < end {
             let at = self.at;
             self.at += 1;
-            match &program.graph.steps[at] {
-                Step::Host { call } => return Ok(Some(*call)),
-                step => self.step(&program, at, step)?,
+            match &program.plan.items[at] {
+                Item::Step(step) => match &program.graph.steps[*step] {
+                    Step::Host { call } => return Ok(Some(*call)),
+                    step => self.step(&program, &program.ends[at], step)?,
+                },
+                Item::Fused(fused) => self.fused(&program, fused)?,
+                Item::Pass(pass) => self.pass(&program, pass)?,
+            }
+            for &value in &program.ends[at] {
+                self.values[value as usize] = None;
             }
         }
         Ok(None)
+    }
+
+    fn pass(&mut self, program: &Program, pass: &Pass) -> Result<()> {
+        let made = {
+            let inputs = pass.composite.inputs.iter().map(|&v| self.read(v));
+            pass.run(&program.graph, &inputs.collect::<Result<SmallVec<[&Tensor; 3]>>>()?)?
+        };
+        let Some(made) = made else {
+            return pass.steps.iter().try_for_each(|&at| self.step(program, &[], &program.graph.steps[at]));
+        };
+        for (value, t) in made {
+            self.values[value as usize] = Some(t);
+        }
+        Ok(())
+    }
+
+    fn fused(&mut self, program: &Program, fused: &Fused) -> Result<()> {
+        let made = {
+            let inputs = fused.inputs.iter().map(|&v| self.read(v)).collect::<Result<SmallVec<[&Tensor; 8]>>>()?;
+            dispatch::run_fused(&fused.kernel, &inputs, fused.device)?
+        };
+        let Some(made) = made else {
+            return fused.steps.iter().try_for_each(|&at| self.step(program, &[], &program.graph.steps[at]));
+        };
+        for (&value, storage) in fused.outputs.iter().zip(made) {
+            self.values[value as usize] = Some(Tensor::from_storage(storage));
+        }
+        Ok(())
     }
 
     /// Gives a value from outside, such as an input of the second part.
@@ -137,7 +214,7 @@ impl Execution {
         found.ok_or_else(|| Error::runtime("graph", format!("%{value} is not there (any more)")))
     }
 
-    fn step(&mut self, program: &Program, at: usize, step: &Step) -> Result<()> {
+    fn step(&mut self, program: &Program, ends: &[Value], step: &Step) -> Result<()> {
         match step {
             Step::Op { prim, inputs, out, meta, key } => {
                 let keyed = match key {
@@ -153,7 +230,7 @@ impl Execution {
                 let mut held: SmallVec<[Tensor; 4]> = SmallVec::new();
                 for (i, &value) in inputs.iter().enumerate() {
                     let again = inputs[i + 1..].contains(&value) || inputs[..i].contains(&value);
-                    let last = !again && program.ends[at].contains(&value);
+                    let last = !again && ends.contains(&value);
                     let taken = if last { self.values[value as usize].take() } else { None };
                     held.push(match taken {
                         Some(t) => t,
@@ -194,9 +271,6 @@ impl Execution {
                 dispatch::eval(&all, *wait)?;
             }
             Step::Host { .. } => {}
-        }
-        for &value in &program.ends[at] {
-            self.values[value as usize] = None;
         }
         Ok(())
     }

@@ -29,10 +29,13 @@
 //! ```
 
 mod code;
+mod composite;
 mod contract;
+mod copy_elision;
 pub mod decompose;
 mod execute;
 mod file;
+mod fuse;
 mod json;
 pub mod luminal;
 pub mod passes;
@@ -50,11 +53,14 @@ use smallvec::SmallVec;
 use std::collections::HashSet;
 
 pub use code::Template;
-pub use execute::{Execution, Program};
+pub use composite::{Composite, OnePass};
+pub use copy_elision::CopyElision;
+pub use execute::{set_fusing, Execution, Program};
 pub use file::{load, load_to, Exported, Extent, Spec, Symbol};
 pub use recorder::{is_recording, set_break_hook, Capture, Paused, Recorder, Recording};
 pub(crate) use recorder::{
-    note_assign, note_backward, note_break, note_constant, note_eval, note_index_into, note_op, note_view, recording,
+    note_assign, note_backward, note_break, note_composite, note_constant, note_eval, note_index_into, note_op,
+    note_view, recorded_values, recording,
 };
 
 /// A value's number in its graph.
@@ -215,6 +221,8 @@ pub struct Graph {
     pub outputs: Vec<Value>,
     /// The generator of each draw; the process's own where `None`.
     pub draws: Vec<Option<Generator>>,
+    /// Which steps stand for what a device can do in one pass.
+    pub composites: Vec<Composite>,
 }
 
 impl Graph {

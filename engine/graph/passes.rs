@@ -3,7 +3,7 @@
 //! No pass touches a step that is an effect (a write in place, a draw, a call of the host), nor what reads or shows a
 //! storage that is written. Each leaves a graph that [`Graph::verify`] accepts; [`run`] checks that.
 
-use super::{Graph, Step, Value};
+use super::{fuse, CopyElision, Graph, Step, Value};
 use crate::dispatch::{self, Prim};
 use crate::{Device, Result, Tensor};
 use std::collections::{HashMap, HashSet};
@@ -60,7 +60,7 @@ pub struct Standard;
 
 impl Passes for Standard {
     fn run_all(&self, graph: &mut Graph) -> Result<Vec<(&'static str, usize)>> {
-        (DeadCode, Cse, ConstantFold, DeadCode).run_all(graph)
+        (DeadCode, Cse, ConstantFold, CopyElision, DeadCode).run_all(graph)
     }
 }
 
@@ -249,6 +249,7 @@ impl Pass for Cse {
                 None => drop(seen.insert(text, out)),
             }
         }
+        graph.composites.iter_mut().for_each(|pass| pass.rename(|v| same.get(&v).copied().unwrap_or(v)));
         let before = gone.iter().filter(|&&at| at < graph.split).count();
         let mut at = 0;
         graph.steps.retain(|_| {
@@ -260,26 +261,7 @@ impl Pass for Cse {
     }
 }
 
-/// The runs of neighbouring element-wise steps that could be one kernel: those of one shape and device, each reading the one
-/// before it.
+/// The element-wise steps that a program runs as one kernel, as places in the graph's steps.
 pub fn elementwise_groups(graph: &Graph) -> Vec<Vec<usize>> {
-    let mut group_of: HashMap<Value, usize> = HashMap::new();
-    let mut groups: Vec<Vec<usize>> = Vec::new();
-    for (at, step) in graph.steps.iter().enumerate() {
-        let Step::Op { prim, inputs, out, meta, .. } = step else { continue };
-        let by_element = matches!(prim, Prim::Unary(_) | Prim::Binary(_) | Prim::Compare(_) | Prim::Select(_));
-        if !by_element {
-            continue;
-        }
-        let fits = |v: &&Value| graph.infos.get(**v as usize).is_some_and(|info| info.shape == meta.shape);
-        let joined = inputs.iter().filter(fits).find_map(|v| group_of.get(v).copied());
-        let group = joined.unwrap_or_else(|| {
-            groups.push(Vec::new());
-            groups.len() - 1
-        });
-        groups[group].push(at);
-        group_of.insert(*out, group);
-    }
-    groups.retain(|group| group.len() > 1);
-    groups
+    fuse::Plan::fused(graph).groups()
 }

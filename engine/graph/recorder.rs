@@ -3,7 +3,7 @@
 //! Depends on `dispatch`, which tells it. Invariant: while it records it keeps every array that it has seen, so that an
 //! array is known by its storage's address and layout.
 
-use super::{Graph, Info, KeyFrom, Step, Value, Values};
+use super::{Composite, Graph, Info, KeyFrom, OnePass, Step, Value, Values};
 use crate::dispatch::{self, Prim, Storage};
 use crate::ops::index::IndexOp;
 use crate::ops::random::RandomOp;
@@ -371,6 +371,27 @@ pub(crate) fn note_eval(tensors: &[&Tensor], wait: bool) {
         let values: Values = tensors.iter().filter_map(known).collect();
         s.graph.steps.push(Step::Eval { values, wait });
     });
+}
+
+/// The values that tensors are so far; nothing where one is none of the graph's.
+pub(crate) fn recorded_values<const N: usize>(tensors: [&Tensor; N]) -> Option<[Value; N]> {
+    STATE.with_borrow(|state| {
+        let state = state.as_ref()?;
+        let mut values = [0; N];
+        for (value, t) in values.iter_mut().zip(tensors) {
+            *value = t.storage().is_array().then(|| state.find(t.storage())).flatten()?;
+        }
+        Some(values)
+    })
+}
+
+/// Something that a device can do in one pass has been recorded, as the steps that made `outputs`.
+pub(crate) fn note_composite(kind: OnePass, inputs: &[Value], outputs: &[Option<&Tensor>]) {
+    let value = |t: &Option<&Tensor>| t.and_then(|t| recorded_values([t])).map(|[value]| value);
+    let composite = Composite { kind, inputs: inputs.into(), outputs: outputs.iter().map(value).collect() };
+    if composite.outputs.iter().flatten().all(|v| !inputs.contains(v)) {
+        with(|s| s.graph.composites.push(composite));
+    }
 }
 
 /// A backward pass begins.

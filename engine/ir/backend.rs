@@ -3,6 +3,7 @@
 //! A backend sees its own array type only. Shapes, dtypes and arguments have been checked before; operands have been
 //! promoted to one dtype, and broadcast only by shape. Results are new arrays, never views, unless said.
 
+use crate::fused::{ElementOp, FusedKernel};
 use crate::ops::binary::BinaryOp;
 use crate::ops::compare::CompareOp;
 use crate::ops::contract::ContractOp;
@@ -152,6 +153,17 @@ pub trait Backend {
     fn loss(op: &LossOp, inputs: &[&Self::Array], out: &Meta) -> Result<Self::Array>;
     /// Runs a primitive of the family `quantized`: packed words are int32, indices int64.
     fn quantized(op: &QuantizedOp, inputs: &[&Self::Array], out: &Meta) -> Result<Self::Array>;
+
+    /// May an element-wise op of these dtypes be an instruction of a fused kernel?
+    fn fuses(op: &ElementOp, inputs: &[DType], out: DType) -> bool {
+        let _ = (op, inputs, out);
+        false
+    }
+    /// The outputs of a fused kernel; nothing where the ops have to be run one by one.
+    fn fused(kernel: &FusedKernel, inputs: &[&Self::Array]) -> Result<Option<Vec<Self::Array>>> {
+        let _ = (kernel, inputs);
+        Ok(None)
+    }
 
     /// A row-major copy in a storage of its own.
     fn copy(x: &Self::Array) -> Result<Self::Array>;

@@ -8,6 +8,7 @@
 
 pub mod backend;
 pub mod codec;
+pub mod fused;
 pub mod ops;
 pub mod optim;
 mod primitive;

@@ -266,6 +266,17 @@ impl GpuArray {
         self.view.is_none().then_some(&*self.cell)
     }
 
+    /// Of a view, the array of all of the storage, row-major, in which the layout finds the elements; nothing where it is no
+    /// view, or the storage is kept otherwise.
+    pub(super) fn whole(&self) -> Made<Option<Array>> {
+        if self.view.is_none() || self.recast().is_some() {
+            return Ok(None);
+        }
+        let value = self.cell.value();
+        let array = value.array()?;
+        Ok((value.perm.is_none() && array.size() == self.cell.numel).then(|| array.clone()))
+    }
+
     /// Notes that a gradient will need the elements, so that they are computed whatever else is.
     pub fn keep(&self) {
         self.cell.kept.store(true, Ordering::Relaxed);

@@ -23,6 +23,7 @@ mod elementwise;
 pub mod emulator;
 mod factor;
 mod fft;
+mod fused_kernel;
 mod fused_linear;
 mod gamma;
 mod host_kernel;
@@ -60,6 +61,7 @@ pub use lower::set_lowering;
 use crate::shape::Layout;
 use kernel_error::{Fault, Made};
 use lucid_ir::backend::{Backend, Exposed, MemoryStats};
+use lucid_ir::fused::{ElementOp, FusedKernel};
 use lucid_ir::ops::binary::BinaryOp;
 use lucid_ir::ops::compare::CompareOp;
 use lucid_ir::ops::contract::ContractOp;
@@ -196,6 +198,13 @@ impl Backend for GpuBackend {
     }
     fn quantized(op: &QuantizedOp, inputs: &[&GpuArray], out: &Meta) -> Result<GpuArray> {
         named!(op, quantized::quantized(op, inputs, out))
+    }
+
+    fn fuses(op: &ElementOp, inputs: &[DType], out: DType) -> bool {
+        fused_kernel::fuses(op, inputs, out)
+    }
+    fn fused(kernel: &FusedKernel, inputs: &[&GpuArray]) -> Result<Option<Vec<GpuArray>>> {
+        fused_kernel::fused(kernel, inputs).map_err(|e| e.of("fused"))
     }
 
     fn copy(x: &GpuArray) -> Result<GpuArray> {

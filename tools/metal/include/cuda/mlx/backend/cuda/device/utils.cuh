@@ -43,6 +43,7 @@ float log2f(float), sqrtf(float), rsqrtf(float), floorf(float), ceilf(float), tr
 float fabsf(float), powf(float, float), fmodf(float, float), fmaxf(float, float), fminf(float, float), fmaf(float, float, float);
 float erff(float), atan2f(float, float);
 double exp(double), log(double), sqrt(double), floor(double), fabs(double), pow(double, double);
+double sin(double), cos(double), tanh(double), ceil(double);
 }
 #define LUCID_INLINE static inline __attribute__((__always_inline__))
 LUCID_INLINE uint3 lucid_three(uint32_t which) {
@@ -58,6 +59,10 @@ LUCID_INLINE float log(float x) { return logf(x); }
 LUCID_INLINE float sqrt(float x) { return sqrtf(x); }
 LUCID_INLINE float floor(float x) { return floorf(x); }
 LUCID_INLINE float fabs(float x) { return fabsf(x); }
+LUCID_INLINE float sin(float x) { return sinf(x); }
+LUCID_INLINE float cos(float x) { return cosf(x); }
+LUCID_INLINE float tanh(float x) { return tanhf(x); }
+LUCID_INLINE float ceil(float x) { return ceilf(x); }
 LUCID_INLINE float pow(float x, float y) { return powf(x, y); }
 LUCID_INLINE float max(float a, float b) { return fmaxf(a, b); }
 LUCID_INLINE float min(float a, float b) { return fminf(a, b); }

@@ -1,0 +1,109 @@
+"""Fused kernels of compiled functions, in Metal's language and in CUDA's, emulated, against the CPU device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import lucid
+import lucid.nn.functional as F
+import numpy as np
+import pytest
+from lucid import nn
+
+from tests.python.metal_emulator.test_engine_kernels import LANGUAGES, emulated
+
+pytestmark = pytest.mark.usefixtures("compiler")
+
+Program = Callable[..., list[lucid.Tensor]]
+
+
+def numbers(shape: tuple[int, ...], seed: int, special: bool = False) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    values = rng.uniform(-3, 3, shape).astype(np.float32)
+    if special:
+        values.reshape(-1)[::7] = rng.choice([np.nan, np.inf, -np.inf, 0.0, -0.0], values.reshape(-1)[::7].shape)
+    return values
+
+
+def compiled(language: str, program: Program, *given: np.ndarray) -> None:
+    """The same on both devices, compiled on the GPU, by one kernel at least."""
+    want = [t.detach().numpy() for t in program(*[lucid.tensor(a) for a in given])]
+    with emulated(language) as seen:
+        f = lucid.compile(program, fullgraph=True)
+        for _ in range(2):
+            got = [t.detach().cpu().numpy() for t in f(*[lucid.tensor(a, device="gpu") for a in given])]
+    assert "fused" in seen, seen
+    for w, g in zip(want, got, strict=True):
+        np.testing.assert_allclose(g, w, rtol=2e-5, atol=2e-5)
+
+
+def functions(x: lucid.Tensor, y: lucid.Tensor) -> list[lucid.Tensor]:
+    z = x * y + 0.5
+    return [
+        z.tanh() - x.sigmoid() * F.silu(y),
+        (x.abs() + 1).log() / (y.square() + 1).sqrt() - (x.exp() + 1).reciprocal(),
+        F.gelu(z, approximate="tanh") + (-z).relu() + (x.sin() + y.cos()).floor() + z.ceil(),
+        lucid.where((x > y) & ~(x < 0) | (z >= 1), lucid.maximum(x, y), lucid.minimum(z, y)) * (y <= 0).float(),
+        (1 + x.square()).rsqrt() * y,
+    ]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("other", [(4, 6, 10), (6, 1), (1,), (1, 6, 1)], ids=str)
+def test_functions_broadcast(language: str, other: tuple[int, ...]) -> None:
+    compiled(language, functions, numbers((4, 6, 10), 0), numbers(other, 1))
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_special_numbers(language: str) -> None:
+    def program(x: lucid.Tensor, y: lucid.Tensor) -> list[lucid.Tensor]:
+        return [
+            lucid.maximum(x, y) + 1,
+            lucid.minimum(x, y).relu(),
+            lucid.where(x == y, x, y) * lucid.where(x != x, 1.0, 2.0),
+            x.tanh() + y.sigmoid(),
+        ]
+
+    compiled(language, program, numbers((70,), 2, True), numbers((70,), 3, True))
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_layouts(language: str) -> None:
+    def program(x: lucid.Tensor, y: lucid.Tensor) -> list[lucid.Tensor]:
+        return [
+            (x.permute(0, 3, 1, 2) * y + 1).tanh(),
+            (x[:, ::2, 1:] * 2 + 1).sin(),
+            (x.transpose(1, 2) * 2 + 1).cos(),
+        ]
+
+    compiled(language, program, numbers((2, 4, 5, 3), 4), numbers((3, 1, 1), 5))
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_training_step(language: str) -> None:
+    def losses(device: str) -> list[float]:
+        lucid.manual_seed(0)
+        rnn, head = nn.LSTM(5, 6, 2, batch_first=True), nn.Linear(6, 3)
+        model = nn.ModuleList([rnn, head]).to(device)
+        optimizer = lucid.optim.AdamW(model.parameters(), lr=0.05)
+        x = lucid.tensor(numbers((3, 4, 5), 6), device=device)
+
+        def loss_of(x: lucid.Tensor) -> lucid.Tensor:
+            return head(rnn(x)[0][:, -1]).square().mean()
+
+        # The optimizer's kernel is emulated by Python, which no graph records.
+        f = lucid.compile(loss_of, fullgraph=True) if device == "gpu" else loss_of
+        found = []
+        for _ in range(4):
+            optimizer.zero_grad()
+            loss = f(x)
+            loss.backward()
+            optimizer.step()
+            found.append(loss.item())
+        return found
+
+    want = losses("cpu")
+    with emulated(language) as seen:
+        got = losses("gpu")
+    assert seen.count("fused") > 20
+    np.testing.assert_allclose(got, want, rtol=1e-4)
