@@ -43,8 +43,8 @@ impl Graph {
         let mut widest = 0;
         for (title, kind, out, reads) in &boxes {
             let row = reads.iter().filter_map(|v| row_of.get(v)).max().map_or(0, |row| row + 1);
-            if taken.len() <= row {
-                taken.resize(row + 1, 0);
+            while taken.len() <= row {
+                taken.push(0);
             }
             let column = taken[row];
             taken[row] += 1;

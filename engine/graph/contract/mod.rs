@@ -37,8 +37,7 @@ pub(super) fn check(graph: &Graph) -> Result<()> {
         }
     }
     // The same steps over arrays without memory say where each result lies.
-    let mut made: Vec<Option<Tensor>> = Vec::new();
-    made.resize(graph.infos.len(), None);
+    let mut made: Vec<Option<Tensor>> = graph.infos.iter().map(|_| None).collect();
     for &value in graph.inputs.iter().chain(graph.constants.iter().map(|(v, _)| v)) {
         let info = graph.info(value)?;
         if info.root != value {

@@ -384,7 +384,7 @@ fn convolves(op: &ConvOp, x: &[&Info], out: &Info) -> Option<bool> {
             return None;
         }
     }
-    let channels = weight[1].checked_mul(*groups)? == image[1] && weight[0] % groups == 0;
+    let channels = weight[1].checked_mul(*groups)? == image[1] && weight[0].is_multiple_of(*groups);
     let sizes = channels && made[0] == image[0] && made[1] == weight[0];
     Some(
         sizes
@@ -477,7 +477,7 @@ fn layers(op: &NnOp, x: &[&Info], out: &Info) -> Option<bool> {
                 [m] => (m.dtype == DType::Bool || m.dtype == out.dtype) && expands(&m.shape, &[q[0], q[1], q[2], k[2]]),
                 _ => false,
             };
-            let heads = k[1] > 0 && q[1] % k[1] == 0 && k[1] == v[1];
+            let heads = k[1] > 0 && q[1].is_multiple_of(k[1]) && k[1] == v[1];
             let batches = q[0] == k[0] && k[0] == v[0];
             batches && heads && q[3] == k[3] && k[2] == v[2] && out.shape[..] == [q[0], q[1], q[2], v[3]] && mask_fits
         }

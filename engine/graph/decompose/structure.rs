@@ -32,7 +32,7 @@ fn most(x: &Tensor, axis: usize, keep: bool) -> Result<Tensor> {
 /// The numbers `0..n` along one of `ndim` dimensions.
 fn positions(n: usize, axis: usize, ndim: usize, like: &Tensor, dtype: DType) -> Result<Tensor> {
     let made = crate::ops::create::arange_of(n, like.device())?.cast(dtype)?;
-    let mut shape: Vec<isize> = vec![1; ndim];
+    let mut shape: Vec<isize> = std::iter::repeat_n(1, ndim).collect();
     shape[axis] = n as isize;
     made.reshape(&shape)
 }

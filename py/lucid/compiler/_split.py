@@ -71,6 +71,8 @@ def _definition(fn: types.FunctionType) -> ast.FunctionDef:
     for node in ast.walk(made):
         if isinstance(node, _WHOLE) and node is not made:
             raise Whole(f"it has a {type(node).__name__}")
+        if isinstance(node, ast.AnnAssign) and node.value is None:
+            raise Whole("it declares a variable that it does not set")
         private = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
         if private.startswith("__") and not private.endswith("__"):
             raise Whole(f"it uses {private}, whose name its class changes")

@@ -218,6 +218,8 @@ class ExportedProgram:
             elif isinstance(leaf, Tensor) or _trees.constant(leaf) != _trees.constant(constant):
                 raise errors.ValueError(f"the program was exported for the argument {constant!r}, got {leaf!r}")
         made = self._made.run(tensors)
+        if len(made) != len(self._made.outputs()):
+            raise errors.RuntimeError("the program's graph gives other results than its signature says")
         found = [made[x] if kind == "value" else x for kind, x in self._out_leaves]
         return _trees.unflatten(self._out_tree, iter(found))
 

@@ -3,6 +3,7 @@
 python -m tests.python.fuzz --seconds 600 --jobs 2 [--seed 7] [--only linalg]
 python -m tests.python.fuzz --replay 'lucid.add' 12345
 python -m tests.python.fuzz programs --seconds 600 --jobs 2 [--seed 7]
+python -m tests.python.fuzz compiled [SECONDS] [SEED]: random programs, compiled against eager
 """
 
 from __future__ import annotations
@@ -21,6 +22,10 @@ def main() -> None:
         from . import programs
 
         sys.exit(programs.main(sys.argv[2:]))
+    if sys.argv[1:2] == ["compiled"]:
+        from tests.python.parity.compile import random_programs
+
+        sys.exit(random_programs.main(sys.argv[2:]))
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--jobs", type=int, default=2)

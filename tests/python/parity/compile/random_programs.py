@@ -1,6 +1,6 @@
 """Random programs, compiled against eager: values, gradients, writes in place, and the state that they leave.
 
-    python -m tests.python.parity.compile.random_programs [SECONDS] [SEED]
+    python -m tests.python.fuzz compiled [SECONDS] [SEED]
 
 A program is drawn as source text, so that a failure prints what fails. It works on a few tensors of compatible shapes,
 with views, writes in place, reductions, branches on Python values, reads of elements, buffers and random numbers.
@@ -9,7 +9,6 @@ with views, writes in place, reductions, branches on Python values, reads of ele
 from __future__ import annotations
 
 import random
-import sys
 import textwrap
 import time
 from typing import Any
@@ -115,10 +114,10 @@ def run(source: str, seed: int, device: str = "cpu", dynamic: bool = False) -> s
     return None
 
 
-def main() -> int:
+def main(given: list[str]) -> int:
     """Draws programs until the time is over; the exit status."""
-    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 60.0
-    seed = int(sys.argv[2]) if len(sys.argv) > 2 else 0
+    seconds = float(given[0]) if given else 60.0
+    seed = int(given[1]) if len(given) > 1 else 0
     end, count = time.monotonic() + seconds, 0
     while time.monotonic() < end:
         source = draw_program(random.Random(seed))
@@ -133,7 +132,3 @@ def main() -> int:
         lucid.compiler.reset()
     print(f"{count} programs, no difference")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -329,3 +329,60 @@ def test_the_tuning_cache_is_shared_shown_and_cleared(tmp_path: Path, monkeypatc
         assert list(json.loads(file.read_text())["entries"]) == ["x"]
     subprocess.run([sys.executable, "-m", "lucid.compiler", "cache", "--clear"], capture_output=True, check=True)
     assert not file.exists()
+
+
+def test_what_calls_may_change_and_give() -> None:
+    seen: list[int] = []
+
+    def nothing(x: Any) -> None:
+        x.mul_(2)
+
+    def numbers(x: Any) -> Any:
+        return x.shape[0], "name", None
+
+    def fails(x: Any, at: int) -> Any:
+        seen.append(at)
+        y = x * 2
+        if at > 1:
+            raise KeyError(at)
+        return y
+
+    f, g, h = lucid.compile(nothing), lucid.compile(numbers, dynamic=True), lucid.compile(fails)
+    for turn in range(3):
+        x = lucid.ones(2)
+        assert f(x) is None and x.tolist() == [2.0, 2.0]
+        assert g(lucid.ones(2 + turn)) == (2 + turn, "name", None)
+        assert h(lucid.ones(1), 1).tolist() == [2.0]
+        with pytest.raises(KeyError):
+            h(lucid.ones(1), 2)
+    assert seen == [1, 2] * 3
+    # Dtypes, devices and requirements that change between the calls.
+    k = lucid.compile(lambda x: (x * 3).sum(), dynamic=True)
+    for n in (3, 4):
+        for x in (lucid.ones(n), lucid.ones(n).double(), lucid.ones(n, device="gpu"), lucid.ones(n, dtype=lucid.int32)):
+            y = k(x)
+            assert y.item() == 3 * n and y.dtype == (x * 3).sum().dtype and y.device == x.device
+        z = lucid.ones(n, requires_grad=True)
+        k(z).backward()
+        assert z.grad is not None and z.grad.tolist() == [3.0] * n
+
+
+def test_threads_call_a_function_in_parts() -> None:
+    f = lucid.compile(item_in_the_middle)
+    x, y = lucid.rand(4, 4), lucid.rand(4, 4)
+    want = item_in_the_middle(x, y)
+    failed: list[Any] = []
+
+    def work() -> None:
+        for _ in range(10):
+            try:
+                lucid.testing.assert_close(f(x, y), want)
+            except Exception as error:
+                failed.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failed, failed[0]

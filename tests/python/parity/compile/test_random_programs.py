@@ -1,4 +1,4 @@
-"""A few random programs, compiled against eager; `python -m tests.python.parity.compile.random_programs` draws more."""
+"""A few random programs, compiled against eager; `python -m tests.python.fuzz compiled` draws more."""
 
 from __future__ import annotations
 
