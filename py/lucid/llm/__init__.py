@@ -1,9 +1,9 @@
-"""Language models: load, run, serve, fine-tune, quantise and measure decoder-only transformers.
+"""Language models: load, run, fine-tune, quantise and measure decoder-only transformers.
 
 Llama 2 and 3, SmolLM, Mistral, Mixtral, Qwen 2.5 and 3 (with its mixture of experts), Gemma 2 and 3 and Phi-3 from
 Hugging Face's folders, mlx-community's quantised ones, and GGUF files. The models are one definition (`model.py`) over
-`lucid.nn`, so that they train, quantise and run on both devices; files, tokenizers, templates, HTTP and kernels are
-Rust (`lucid::llm`).
+`lucid.nn`, so that they train, quantise and run on both devices; files, tokenizers, templates and kernels are Rust
+(`lucid::llm`).
 
     model = lucid.llm.load_model("folder-or-file.gguf")
     tokenizer = lucid.llm.load_tokenizer("folder-or-file.gguf")

@@ -1,4 +1,4 @@
-"""`python -m lucid.llm generate|chat|bench|convert|quantize|perplexity|download`."""
+"""`python -m lucid.llm generate|chat|bench|convert|quantize|perplexity|finetune|merge|download`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,22 @@ from lucid import errors
 from lucid.llm import (
     Cache,
     CausalLM,
+    PrefixCache,
     Sampler,
+    Tokenizer,
+    add_lora,
+    finetuning,
     generation,
     hub,
+    load_adapter,
     load_model,
     load_tokenizer,
+    merge_lora,
+    save_adapter,
     save_model,
 )
+from lucid.llm.lora import TARGETS
+from lucid.llm.quantizing import calibration_windows, gptq
 from lucid.quantization import model_bytes, quantize
 
 
@@ -36,7 +45,10 @@ def _parser() -> argparse.ArgumentParser:
 
     def command(name: str, text: str) -> argparse.ArgumentParser:
         made = commands.add_parser(name, help=text, description=text)
-        made.add_argument("--model", required=True, help="a Hugging Face folder or a GGUF file")
+        made.add_argument(
+            "--model", required=True, help="a Hugging Face folder, a GGUF file, or the id of a model in the hub's cache"
+        )
+        made.add_argument("--adapter", default=None, help="a folder with a LoRA adapter")
         made.add_argument("--device", default=None, help="cpu or gpu")
         made.add_argument("--dtype", type=_dtype, default=None, help="of float weights: float32, float16 or bfloat16")
         return made
@@ -48,6 +60,8 @@ def _parser() -> argparse.ArgumentParser:
         made.add_argument("--top-p", type=float, default=1.0)
         made.add_argument("--min-p", type=float, default=0.0)
         made.add_argument("--repetition-penalty", type=float, default=1.0)
+        made.add_argument("--presence-penalty", type=float, default=0.0)
+        made.add_argument("--frequency-penalty", type=float, default=0.0)
         made.add_argument("--seed", type=int, default=None)
         made.add_argument("--stop", action="append", default=[])
         made.add_argument("--cache-bits", type=int, default=None, help="quantise the cache to so many bits")
@@ -55,6 +69,8 @@ def _parser() -> argparse.ArgumentParser:
     made = command("generate", "Goes on with a prompt.")
     made.add_argument("--prompt", required=True, help="text; - reads standard input")
     made.add_argument("--chat", action="store_true", help="put the prompt through the chat template")
+    made.add_argument("--prompt-cache", default=None, help="a file that keeps what was read of earlier prompts")
+    made.add_argument("--logprobs", action="store_true", help="print each token's log-probability instead of a stream")
     sampling(made)
     made = command("chat", "Talks in the terminal.")
     made.add_argument("--system", default=None, help="what the model is told first")
@@ -73,10 +89,16 @@ def _parser() -> argparse.ArgumentParser:
         if name == "quantize":
             made.add_argument("--bits", type=int, default=4)
             made.add_argument("--group-size", type=int, default=64)
+            made.add_argument("--method", choices=("nearest", "gptq"), default="nearest")
+            made.add_argument("--calibration", default=None, help="a text file whose activations gptq rounds for")
+            made.add_argument("--calibration-windows", type=int, default=32)
     made = command("perplexity", "Measures a model on a text.")
     made.add_argument("--text", required=True)
     made.add_argument("--window", type=int, default=512)
     made.add_argument("--limit", type=int, default=None, help="the most windows")
+    _learning(command("finetune", "Trains adapters (LoRA; QLoRA with --bits or a quantised model), or all weights."))
+    made = command("merge", "Puts an adapter into a model's weights.")
+    made.add_argument("--out", required=True, help="the folder to write")
     made = commands.add_parser("download", help="Fetches a model into the hub's cache.")
     made.add_argument("--model", required=True, help="the model's id, such as OWNER/NAME")
     made.add_argument("--revision", default="main")
@@ -85,9 +107,36 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _learning(made: argparse.ArgumentParser) -> None:
+    made.add_argument(
+        "--data", required=True, help="a .jsonl file of text, prompt and completion, or messages; or a text"
+    )
+    made.add_argument("--valid", default=None, help="a file like it to measure on")
+    made.add_argument("--out", required=True, help="the folder of the adapter, or of the model with --full")
+    made.add_argument("--full", action="store_true", help="train all weights")
+    made.add_argument("--bits", type=int, default=None, help="quantise the weights first (QLoRA)")
+    made.add_argument("--group-size", type=int, default=64)
+    made.add_argument("--rank", type=int, default=8)
+    made.add_argument("--alpha", type=float, default=16.0)
+    made.add_argument("--dropout", type=float, default=0.0)
+    made.add_argument("--targets", default=",".join(TARGETS), help="names of layers, with commas")
+    made.add_argument("--steps", type=int, default=200)
+    made.add_argument("--batch", type=int, default=4)
+    made.add_argument("--accumulate", type=int, default=1)
+    made.add_argument("--learning-rate", type=float, default=1e-4)
+    made.add_argument("--weight-decay", type=float, default=0.0)
+    made.add_argument("--warmup", type=int, default=10)
+    made.add_argument("--max-tokens", type=int, default=512, help="of an example")
+    made.add_argument("--valid-every", type=int, default=100)
+    made.add_argument("--seed", type=int, default=0)
+
+
 def _load(given: argparse.Namespace) -> CausalLM:
     started = time.perf_counter()
+    given.model = str(hub.resolve(given.model))
     model = load_model(given.model, given.device, given.dtype)
+    if given.adapter is not None:
+        load_adapter(model, given.adapter)
     size = model_bytes(model) / 1e9
     print(
         f"loaded {model.config.model_type}, {model.num_parameters() / 1e6:.1f} M parameters, {size:.2f} GB, on "
@@ -98,7 +147,32 @@ def _load(given: argparse.Namespace) -> CausalLM:
 
 
 def _sampler(given: argparse.Namespace) -> Sampler:
-    return Sampler(given.temperature, given.top_k, given.top_p, given.min_p, given.repetition_penalty, given.seed)
+    return Sampler(
+        given.temperature,
+        given.top_k,
+        given.top_p,
+        given.min_p,
+        given.repetition_penalty,
+        given.seed,
+        given.presence_penalty,
+        given.frequency_penalty,
+    )
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        raise errors.FileError(f"{path}: {e}") from None
+
+
+def _prefixes(given: argparse.Namespace, model: CausalLM) -> PrefixCache | None:
+    if given.prompt_cache is None:
+        return None
+    made = PrefixCache(model)
+    if Path(given.prompt_cache).exists():
+        made.load(given.prompt_cache)
+    return made
 
 
 def _cache_options(given: argparse.Namespace) -> dict[str, Any]:
@@ -110,11 +184,19 @@ def _show(read: int, of: int) -> None:
         print(f"\rreading {read} of {of} tokens", end="\n" if read == of else "", file=sys.stderr)
 
 
-def _write(model: CausalLM, tokenizer: Any, tokens: list[int], given: argparse.Namespace, cache: Cache | None) -> str:
+def _write(
+    model: CausalLM,
+    tokenizer: Tokenizer,
+    tokens: list[int],
+    given: argparse.Namespace,
+    cache: Cache | None,
+    prefixes: PrefixCache | None = None,
+) -> str:
     """Streams an answer to standard output; says how fast it was."""
     started = time.perf_counter()
     first, count, text = 0.0, 0, ""
     options: Any = {} if cache is not None else {"cache_options": _cache_options(given)}
+    options.update(prefixes=prefixes)
     for token, piece in generation.stream(
         model,
         [tokens],
@@ -148,7 +230,19 @@ def _generate(given: argparse.Namespace) -> None:
     prompt = sys.stdin.read() if given.prompt == "-" else given.prompt
     if given.chat:
         prompt = tokenizer.apply_chat_template([{"role": "user", "content": prompt}])
-    _write(model, tokenizer, tokenizer.encode(prompt, not given.chat), given, None)
+    tokens = tokenizer.encode(prompt, not given.chat)
+    prefixes = _prefixes(given, model)
+    if given.logprobs:
+        made = generation.generate(
+            model, [tokens], given.max_tokens, tokenizer, _sampler(given), given.stop, logprobs=True,
+            cache_options=_cache_options(given), prefixes=prefixes,
+        )[0]  # fmt: skip
+        for token, logprob in zip(made.tokens, made.logprobs or (), strict=True):
+            print(f"{logprob:9.4f}  {tokenizer.decode([token], False)!r}")
+    else:
+        _write(model, tokenizer, tokens, given, None, prefixes)
+    if prefixes is not None:
+        prefixes.save(given.prompt_cache)
 
 
 def _chat(given: argparse.Namespace) -> None:
@@ -203,11 +297,7 @@ def _bench(given: argparse.Namespace) -> None:
 
 
 def _text(given: argparse.Namespace) -> list[int]:
-    try:
-        text = Path(given.text).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as e:
-        raise errors.FileError(f"{given.text}: {e}") from None
-    return load_tokenizer(given.model).encode(text)
+    return load_tokenizer(given.model).encode(_read(given.text))
 
 
 def _convert(given: argparse.Namespace) -> None:
@@ -216,11 +306,22 @@ def _convert(given: argparse.Namespace) -> None:
     before = generation.perplexity(model, _text(given)) if given.text else None
     if given.command == "quantize":
         size = model_bytes(model)
-        quantize(model, given.bits, given.group_size)
+        if given.method == "gptq":
+            if given.calibration is None:
+                raise errors.ValueError("quantize: gptq needs a text with --calibration")
+            tokens = load_tokenizer(given.model).encode(_read(given.calibration))
+            gptq(model, calibration_windows(model, tokens, given.calibration_windows), given.bits, given.group_size)
+        else:
+            quantize(model, given.bits, given.group_size)
         print(f"{size / 1e6:.1f} MB before, {model_bytes(model) / 1e6:.1f} MB after")
     if before is not None:
         after = generation.perplexity(model, _text(given))
         print(f"perplexity {before:.4f} before, {after:.4f} after ({100 * (after / before - 1):+.2f} %)")
+    _save(model, given, source)
+
+
+def _save(model: CausalLM, given: argparse.Namespace, source: str | None) -> None:
+    """Writes a model where `--out` says: as a folder."""
     save_model(model, given.out, source)
     if source is None:
         tokenizer = load_tokenizer(given.model)
@@ -232,6 +333,55 @@ def _convert(given: argparse.Namespace) -> None:
 
 def _perplexity(given: argparse.Namespace) -> None:
     print(f"perplexity {generation.perplexity(_load(given), _text(given), given.window, given.limit):.4f}")
+
+
+def _finetune(given: argparse.Namespace) -> None:
+    model = _load(given)
+    tokenizer = load_tokenizer(given.model)
+    lucid.manual_seed(given.seed)
+    if given.full:
+        if given.bits is not None:
+            raise errors.ValueError("finetune: quantised weights do not learn; leave out --bits or --full")
+        for parameter in model.parameters():
+            parameter.requires_grad_(True)
+    else:
+        if given.adapter is not None:
+            # Goes on with an adapter.
+            for name, parameter in model.named_parameters():
+                parameter.requires_grad_(".lora_" in name or name.endswith(("lora_A", "lora_B")))
+        else:
+            if given.bits is not None:
+                quantize(model, given.bits, given.group_size)
+            add_lora(model, given.rank, given.alpha, given.dropout, [t for t in given.targets.split(",") if t])
+    learned = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    end = model.config.eos_token_id[0] if model.config.eos_token_id else None
+    most = min(given.max_tokens, model.config.context)
+    examples = finetuning.read_examples(given.data, tokenizer, most, end)
+    valid = finetuning.read_examples(given.valid, tokenizer, most, end) if given.valid else []
+    print(f"{learned / 1e6:.3f} M parameters learn from {len(examples)} examples", file=sys.stderr)
+
+    def report(r: finetuning.Report) -> None:
+        if r.step % 10 == 0 or r.step == given.steps or r.valid_loss is not None:
+            valid_loss = "" if r.valid_loss is None else f", validation {r.valid_loss:.4f}"
+            print(f"step {r.step}: loss {r.loss:.4f}{valid_loss}, {r.tokens_per_second:.0f} tokens/s", file=sys.stderr)
+
+    losses = finetuning.finetune(
+        model, examples, given.steps, given.batch, given.accumulate, given.learning_rate, given.warmup,
+        given.weight_decay, valid=valid, valid_every=given.valid_every, seed=given.seed, report=report,
+    )  # fmt: skip
+    print(f"loss {losses[0]:.4f} at first, {losses[-1]:.4f} at last")
+    if given.full:
+        _save(model, given, given.model if Path(given.model).is_dir() else None)
+    else:
+        save_adapter(model, given.out, given.model)
+        print(f"wrote {given.out}")
+
+
+def _merge(given: argparse.Namespace) -> None:
+    if given.adapter is None:
+        raise errors.ValueError("merge: needs --adapter")
+    model = merge_lora(_load(given))
+    _save(model, given, given.model if Path(given.model).is_dir() else None)
 
 
 def _download(given: argparse.Namespace) -> None:
@@ -249,9 +399,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "generate": _generate,
         "chat": _chat,
         "bench": _bench,
+        "convert": _convert,
+        "quantize": _convert,
         "perplexity": _perplexity,
+        "finetune": _finetune,
+        "merge": _merge,
         "download": _download,
-    }.get(given.command, _convert)
+    }[given.command]
     try:
         run(given)
     except KeyboardInterrupt:
