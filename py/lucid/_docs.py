@@ -27,8 +27,8 @@ def share_sections(function: Callable[..., Any], op: Callable[..., Any], **argum
     # The function's own words come first where it has some.
     described = [line for line in described if line.split(" ", 5)[4] not in arguments]
     described += [f"    {name} {about}" for name, about in arguments.items()]
-    summary = (function.__doc__ or "").rstrip()
-    function.__doc__ = "\n".join([summary, "", "Args:", *described, *lines[end:]])
+    summary = [line.removeprefix("    ") for line in (function.__doc__ or "").rstrip().splitlines()]
+    function.__doc__ = "\n".join([*summary, "", "Args:", *described, *lines[end:]])
 
 
 def share_in_place(function: Callable[..., Any], plain: Callable[..., Any]) -> None:
@@ -39,6 +39,8 @@ def share_in_place(function: Callable[..., Any], plain: Callable[..., Any]) -> N
         plain (callable): the function that makes a new tensor.
     """
     whole = plain.__doc__ or ""
+    if "\n    Args:" in whole:
+        whole = "\n".join(line.removeprefix("    ") for line in whole.splitlines())
     sections = [line for line in whole[whole.find("Args:") :].splitlines() if not line.lstrip().startswith("inplace (")]
     result = sections.index("Returns:") + 1 if "Returns:" in sections else 0
     if result:

@@ -56,7 +56,17 @@ def get_dir() -> str:
 
 
 def set_dir(d: str | os.PathLike[str] | None) -> None:
-    """Sets the folder that `get_dir` returns; `None` for the default."""
+    """Sets the folder that `get_dir` returns; `None` for the default.
+
+    Args:
+        d (str | os.PathLike[str], optional): the folder; None for the default.
+
+    Example:
+        >>> before = lucid.hub.get_dir()
+        >>> lucid.hub.set_dir(before)
+        >>> lucid.hub.get_dir() == before
+        True
+    """
     global _dir
     _dir = None if d is None else os.path.expanduser(os.fspath(d))
 

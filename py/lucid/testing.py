@@ -237,6 +237,9 @@ def assert_close(
         AssertionError: they are not close; says how many elements, the greatest differences, and where.
         TypeError: values of kinds that cannot be compared.
         ValueError: one tolerance without the other.
+
+    Example:
+        >>> lucid.testing.assert_close(lucid.tensor([1.0]), lucid.tensor([1.0 + 1e-7]))
     """
     if (rtol is None) != (atol is None):
         missing = "rtol" if rtol is None else "atol"

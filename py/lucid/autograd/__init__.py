@@ -63,7 +63,8 @@ def backward(
             shapes; ones for roots of one element.
         retain_graph (bool, optional): keeps the graph for another pass; the value of `create_graph` by default.
         create_graph (bool, default: False): records the pass itself, for higher derivatives.
-        grad_variables (Tensor or sequence of Tensors, optional): deprecated name of `grad_tensors`.
+        grad_variables (Tensor or sequence of Tensors, optional): deprecated name of `grad_tensors`, of the same
+            shapes.
         inputs (Tensor or sequence of Tensors, optional): the tensors whose `grad` is added to, of any shapes; all
             leaves by default.
 

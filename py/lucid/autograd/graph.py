@@ -146,7 +146,7 @@ def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
     """A block in which hooks on saved tensors are refused with `error_message`.
 
     Args:
-        error_message (str): the message of the error.
+        error_message (str): what the error says.
 
     Returns:
         context manager: the block.

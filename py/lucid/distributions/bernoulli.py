@@ -20,7 +20,7 @@ class Bernoulli(BinaryParameter, ExponentialFamily):
 
     Args:
         probs (Tensor or float, optional): probability of 1, any shape.
-        logits (Tensor or float, optional): its log odds; one of the two is given.
+        logits (Tensor or float, optional): its log odds, of any shape; one of the two is given.
         validate_args (bool, optional): whether to check parameters and values.
 
     Raises:

@@ -17,9 +17,9 @@ class Binomial(BinaryParameter):
     """How many of `n` trials succeed: `P(k) = n! / (k! (n-k)!) · p^k (1-p)^(n-k)`.
 
     Args:
-        total_count (Tensor or int, default: 1): the number of trials `n`.
+        total_count (Tensor or int, default: 1): the number of trials `n`, of any shape.
         probs (Tensor, optional): the probability of success `p`, of a shape that broadcasts with `total_count`.
-        logits (Tensor, optional): its log odds; one of the two is given.
+        logits (Tensor, optional): its log odds, of any shape; one of the two is given.
         validate_args (bool, optional): whether to check parameters and values.
 
     Raises:

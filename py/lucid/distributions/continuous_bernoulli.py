@@ -27,7 +27,7 @@ class ContinuousBernoulli(BinaryParameter, ExponentialFamily):
 
     Args:
         probs (Tensor or float, optional): `λ`, in (0, 1), any shape.
-        logits (Tensor or float, optional): its log odds; one of the two is given.
+        logits (Tensor or float, optional): its log odds, of any shape; one of the two is given.
         lims (tuple of float, optional): between these values of `λ` series are used. Default: (0.499, 0.501).
         validate_args (bool, optional): whether to check parameters and values.
 

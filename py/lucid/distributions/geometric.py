@@ -21,7 +21,7 @@ class Geometric(BinaryParameter):
 
     Args:
         probs (Tensor or float, optional): the probability of success `p`, in (0, 1], any shape.
-        logits (Tensor or float, optional): its log odds; one of the two is given.
+        logits (Tensor or float, optional): its log odds, of any shape; one of the two is given.
         validate_args (bool, optional): whether to check parameters and values.
 
     Raises:

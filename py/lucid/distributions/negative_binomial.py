@@ -19,9 +19,9 @@ class NegativeBinomial(BinaryParameter):
     """How many trials succeed before `r` fail: `P(k) = Γ(k + r) / (k! Γ(r)) · p^k (1-p)^r`.
 
     Args:
-        total_count (Tensor or float): the number of failures `r >= 0` that ends the trials.
+        total_count (Tensor or float): the number of failures `r >= 0` that ends the trials, of any shape.
         probs (Tensor, optional): the probability of success `p`, in [0, 1), of a shape that broadcasts.
-        logits (Tensor, optional): its log odds; one of the two is given.
+        logits (Tensor, optional): its log odds, of any shape; one of the two is given.
         validate_args (bool, optional): whether to check parameters and values.
 
     Raises:

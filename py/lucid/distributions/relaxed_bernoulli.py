@@ -24,7 +24,7 @@ class LogitRelaxedBernoulli(BinaryParameter):
     Args:
         temperature (Tensor): `t > 0`, of a shape that broadcasts.
         probs (Tensor or float, optional): probability of 1, any shape.
-        logits (Tensor or float, optional): its log odds `l`; one of the two is given.
+        logits (Tensor or float, optional): its log odds `l`, of any shape; one of the two is given.
         validate_args (bool, optional): whether to check parameters and values.
 
     Example:
@@ -74,7 +74,7 @@ class RelaxedBernoulli(TransformedDistribution):
     Args:
         temperature (Tensor): `t > 0`, of a shape that broadcasts.
         probs (Tensor or float, optional): probability of 1, any shape.
-        logits (Tensor or float, optional): its log odds `l`; one of the two is given.
+        logits (Tensor or float, optional): its log odds `l`, of any shape; one of the two is given.
         validate_args (bool, optional): whether to check parameters and values.
 
     Raises:

@@ -24,7 +24,7 @@ class ExpRelaxedCategorical(CategoricalParameter):
     `p(x) = (K-1)! t^(K-1) Π softmax(l - t x)_k`.
 
     Args:
-        temperature (Tensor): `t > 0`.
+        temperature (Tensor): `t > 0`, of a shape that broadcasts.
         probs (Tensor, optional): event probabilities `(..., K)`, normalised here.
         logits (Tensor, optional): unnormalised log probabilities `l`, `(..., K)`; one of the two is given.
         validate_args (bool, optional): whether to check parameters and values.
@@ -80,7 +80,7 @@ class RelaxedOneHotCategorical(TransformedDistribution):
         Jang, Gu and Poole, "Categorical reparameterization with Gumbel-softmax", 2017.
 
     Args:
-        temperature (Tensor): `t > 0`.
+        temperature (Tensor): `t > 0`, of a shape that broadcasts.
         probs (Tensor, optional): event probabilities `(..., K)`, normalised here.
         logits (Tensor, optional): unnormalised log probabilities `l`, `(..., K)`; one of the two is given.
         validate_args (bool, optional): whether to check parameters and values.

@@ -247,8 +247,8 @@ class AffineTransform(Transform):
     """`y = loc + scale * x`.
 
     Args:
-        loc (Tensor or float): what is added.
-        scale (Tensor or float): what is multiplied with.
+        loc (Tensor or float): what is added, of any shape.
+        scale (Tensor or float): what is multiplied with, of any shape.
         event_dim (int, default: 0): how many dimensions an event has.
         cache_size (int, default: 0): 0 or 1.
 

@@ -33,7 +33,7 @@ def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
     Numbers take the dtype and device of the first tensor; without a tensor, the default dtype.
 
     Args:
-        *values (Tensor or Number): what to broadcast.
+        *values (Tensor or Number): what to broadcast, of any shapes.
 
     Returns:
         tuple of Tensor: one for each value, all of the same shape.

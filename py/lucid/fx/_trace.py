@@ -207,6 +207,15 @@ class Tracer(TracerBase):
         autowrap_functions (tuple[Callable[..., Any], ...], optional): further such functions.
         param_shapes_constant (bool, default: False): for PyTorch's sake; shapes of parameters are read as they
             are.
+
+    Example:
+        >>> from lucid import nn
+        >>> class Leafless(lucid.fx.Tracer):
+        ...     def is_leaf_module(self, module, name):
+        ...         return False
+        >>> graph = Leafless().trace(nn.ReLU())
+        >>> [node.op for node in graph.nodes]
+        ['placeholder', 'call_function', 'output']
     """
 
     def __init__(

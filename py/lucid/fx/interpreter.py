@@ -147,7 +147,7 @@ class Transformer(Interpreter):
     """Makes another `GraphModule`: methods get proxies, and what they do becomes the new graph.
 
     Args:
-        module (GraphModule): a `GraphModule`.
+        module (GraphModule): the traced module to go through.
 
     Example:
         >>> class Square(lucid.fx.Transformer):

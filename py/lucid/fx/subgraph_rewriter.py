@@ -58,6 +58,9 @@ def replace_pattern(gm: GraphModule, pattern: Any, replacement: Any) -> list[Mat
     Returns:
         The matches. Matches do not overlap, and what is inside of one is used only there.
 
+    Raises:
+        RuntimeError: the pattern and the replacement have different numbers of arguments.
+
     Example:
         >>> gm = lucid.fx.symbolic_trace(lambda x: lucid.relu(x) + 1)
         >>> len(lucid.fx.replace_pattern(gm, lambda a: lucid.relu(a), lambda a: lucid.tanh(a)))

@@ -116,7 +116,7 @@ def wait_all(futures: list[Future]) -> list[Any]:
     """Waits for the values of several futures and returns them.
 
     Args:
-        futures (list[Future]): the futures.
+        futures (list[Future]): those to wait for.
 
     Returns:
         list: their values.
@@ -134,7 +134,7 @@ def collect_all(futures: list[Future]) -> Future:
     """Returns a future of the list, which is done once all of its futures are.
 
     Args:
-        futures (list[Future]): the futures.
+        futures (list[Future]): those to wait for.
 
     Returns:
         Future: of the list of all.

@@ -96,9 +96,20 @@ RULES: dict[str, Rule] = {
 def checked(arguments: dict[str, Any], **own: Rule) -> dict[str, Any]:
     """The options among a constructor's arguments (its `locals()`), by the rules of their names or by `own` ones.
 
+    Args:
+        arguments (dict[str, Any]): the constructor's `locals()`.
+        **own (callable): rules by the names of options, in the place of the usual ones.
+
+    Returns:
+        dict: the options by name.
+
     Raises:
         ValueError: for a value that makes no sense.
         RuntimeError: for variants of a step that PyTorch cannot combine. Here a step is one engine call in any case.
+
+    Example:
+        >>> lucid.optim.options.checked({"params": [], "lr": 0.1})["lr"]
+        0.1
     """
     options = {name: value for name, value in arguments.items() if name not in ("self", "params", "__class__")}
     for name, value in options.items():

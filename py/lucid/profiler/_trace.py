@@ -339,6 +339,9 @@ class profile(Profiler):
         custom_trace_id_callback (callable, optional): accepted for PyTorch's signature.
         post_processing_timeout_s (float, optional): accepted for PyTorch's signature.
 
+    Raises:
+        ValueError: activities that are not there.
+
     Example:
         >>> with lucid.profiler.profile() as p:
         ...     _ = lucid.ones(2) + 1
@@ -379,7 +382,28 @@ class profile(Profiler):
 def tensorboard_trace_handler(
     dir_name: str, worker_name: str | None = None, use_gzip: bool = False
 ) -> Callable[[Profiler], None]:
-    """For `on_trace_ready`: writes each trace to a file of its own in a folder, as TensorBoard's plugin reads them."""
+    """For `on_trace_ready`: writes each trace to a file of its own in a folder, as TensorBoard's plugin reads them.
+
+    Args:
+        dir_name (str): the folder to write to.
+        worker_name (str, optional): the name of the process; by default made of the host's and the number of the
+            process.
+        use_gzip (bool, default: False): compresses the files.
+
+    Returns:
+        callable: takes the profiler, and writes its trace.
+
+    Raises:
+        RuntimeError: `dir_name` cannot be made.
+
+    Example:
+        >>> import os, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with lucid.profiler.profile(on_trace_ready=lucid.profiler.tensorboard_trace_handler(folder)):
+        ...         _ = lucid.ones(1) + 1
+        ...     print(len(os.listdir(folder)))
+        1
+    """
 
     def write(profiler: Profiler) -> None:
         try:

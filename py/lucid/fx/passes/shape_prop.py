@@ -21,7 +21,20 @@ class TensorMetadata(NamedTuple):
 
 
 class ShapeProp(Interpreter):
-    """Runs a graph and notes in each node's `meta` the shape and dtype (`"tensor_meta"`) and the type (`"type"`)."""
+    """Runs a graph and notes in each node's `meta` the shape and dtype (`"tensor_meta"`) and the type (`"type"`).
+
+    Args:
+        module (Module): the module with the graph.
+        garbage_collect_values (bool, default: True): frees values as soon as they are not needed.
+        graph (Graph, optional): the graph; that of `module` by default.
+
+    Example:
+        >>> from lucid import nn
+        >>> traced = lucid.fx.symbolic_trace(nn.ReLU())
+        >>> _ = lucid.fx.passes.shape_prop.ShapeProp(traced).propagate(lucid.ones(2, 3))
+        >>> list(traced.graph.nodes)[-1].meta["tensor_meta"].shape
+        lucid.Size([2, 3])
+    """
 
     def run_node(self, n: Node) -> Any:
         result = super().run_node(n)

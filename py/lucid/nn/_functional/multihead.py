@@ -43,6 +43,50 @@ def multi_head_attention_forward(
 
     `static_k` and `static_v` (N · heads, S, E / heads) stand for the projected keys and values. Gives the output and,
     with `need_weights`, the weights, averaged over the heads or not.
+
+    Args:
+        query (Tensor): (L, N, E), or (L, E).
+        key (Tensor): (S, N, E), or (S, E).
+        value (Tensor): (S, N, E), or (S, E).
+        embed_dim_to_check (int): the size E that `query` must have.
+        num_heads (int): the number of heads, which divides E.
+        in_proj_weight (Tensor, optional): the projections of query, key and value, (3·E, E).
+        in_proj_bias (Tensor, optional): (3·E,).
+        bias_k (Tensor, optional): a further key, (1, 1, E).
+        bias_v (Tensor, optional): a further value, (1, 1, E).
+        add_zero_attn (bool): adds a key and a value of zeros.
+        dropout_p (float): the probability that a weight is zeroed.
+        out_proj_weight (Tensor): the projection of the result, (E, E).
+        out_proj_bias (Tensor, optional): (E,).
+        training (bool, default: True): drops weights.
+        key_padding_mask (Tensor, optional): the keys that are not seen, (N, S) or (S,); bool, or a number to add.
+        need_weights (bool, default: True): also returns the weights.
+        attn_mask (Tensor, optional): (L, S) or (N·heads, L, S): bool, true where a key is not seen, or a number to
+            add.
+        use_separate_proj_weight (bool, default: False): takes the three weights below, rather than
+            `in_proj_weight`.
+        q_proj_weight (Tensor, optional): (E, E).
+        k_proj_weight (Tensor, optional): (E, key size).
+        v_proj_weight (Tensor, optional): (E, value size).
+        static_k (Tensor, optional): the projected keys, (N·heads, S, E / heads), in the place of `key`.
+        static_v (Tensor, optional): the projected values, (N·heads, S, E / heads), in the place of `value`.
+        average_attn_weights (bool, default: True): averages the weights over the heads.
+        is_causal (bool, default: False): says that `attn_mask` is causal.
+
+    Returns:
+        tuple of Tensors: (L, N, E), and the weights (N, L, S), (N, heads, L, S) or None.
+
+    Raises:
+        RuntimeError: shapes that do not fit.
+
+    Example:
+        >>> import lucid.nn.functional as F
+        >>> x, w, b = lucid.ones(3, 1, 4), lucid.ones(12, 4), lucid.zeros(12)
+        >>> made, weights = F.multi_head_attention_forward(
+        ...     x, x, x, 4, 2, w, b, None, None, False, 0.0, lucid.eye(4), lucid.zeros(4)
+        ... )
+        >>> made.shape, weights.shape
+        (lucid.Size([3, 1, 4]), lucid.Size([1, 3, 3]))
     """
     if is_causal and attn_mask is None:
         raise errors.RuntimeError("Need attn_mask if specifying the is_causal hint.")

@@ -29,6 +29,9 @@ def make_np(x: Any) -> Any:
     Returns:
         numpy.ndarray: the elements.
 
+    Raises:
+        NotImplementedError: another kind of value.
+
     Example:
         >>> lucid.utils.tensorboard.summary.make_np(lucid.ones(2)).tolist()
         [1.0, 1.0]
@@ -340,6 +343,9 @@ def audio(tag: str, tensor: Any, sample_rate: int = 44100) -> bytes:
     Returns:
         bytes: the summary, serialized.
 
+    Raises:
+        AssertionError: several channels.
+
     Example:
         >>> len(lucid.utils.tensorboard.summary.audio("sound", lucid.zeros(1, 8))) > 0
         True
@@ -376,7 +382,7 @@ def text(tag: str, text: str) -> bytes:
 
     Args:
         tag (str): the name of the data.
-        text (str): the text.
+        text (str): what is shown, as Markdown.
 
     Returns:
         bytes: the summary, serialized.
@@ -396,6 +402,9 @@ def custom_scalars(layout: Mapping[str, Mapping[str, Sequence[Any]]]) -> bytes:
 
     Returns:
         bytes: the summary, serialized.
+
+    Raises:
+        ValueError: another kind of chart.
 
     Example:
         >>> layout = {"training": {"loss": ["Multiline", ["loss/train", "loss/test"]]}}
@@ -429,6 +438,9 @@ def pr_curve(tag: str, labels: Any, predictions: Any, num_thresholds: int = 127,
 
     Returns:
         bytes: the summary, serialized.
+
+    Raises:
+        ValueError: shapes that do not fit.
 
     Example:
         >>> len(lucid.utils.tensorboard.summary.pr_curve("pr", lucid.tensor([0, 1]), lucid.tensor([0.2, 0.8]))) > 0
@@ -498,6 +510,9 @@ def mesh(tag: str, vertices: Any, colors: Any, faces: Any, config_dict: Mapping[
 
     Returns:
         bytes: the summary, serialized.
+
+    Raises:
+        ValueError: shapes that do not fit.
 
     Example:
         >>> len(lucid.utils.tensorboard.summary.mesh("m", lucid.zeros(1, 3, 3), None, None, None)) > 0
