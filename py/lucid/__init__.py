@@ -219,6 +219,7 @@ if TYPE_CHECKING:
 _PACKAGES = {
     "__config__",
     "_dynamo",
+    "_higher_order_ops",
     "accelerator",
     "amp",
     "ao",

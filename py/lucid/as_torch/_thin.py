@@ -228,8 +228,6 @@ THIN: dict[str, tuple[str, str]] = {
         """ModuleWrapPolicy CustomPolicy size_based_auto_wrap_policy transformer_auto_wrap_policy
         lambda_auto_wrap_policy always_wrap_policy enable_wrap wrap _or_policy""",
     ),
-    "_higher_order_ops": (COMPILER, ""),
-    "_higher_order_ops.associative_scan": (COMPILER, "associative_scan"),
     "utils.cpp_extension": ("extensions are compiled for PyTorch's own tensors", "load load_inline CUDAExtension"),
     "utils._python_dispatch": ("there is no dispatcher in Python", "TorchDispatchMode"),
 }
