@@ -89,11 +89,50 @@ fn absent(op: &'static str) -> Box<Error> {
     Error::runtime(op, "takes more arrays than it was given")
 }
 
+/// Refuses what does not belong together, as a graph that was read from a file may not.
+fn check(op: &'static str, layer: &Layer<'_>, inputs: &[&CpuArray], hx: usize, out: &Meta) -> Result<()> {
+    let (rows, falling) = (layer.sizes.iter().sum::<usize>(), layer.sizes.windows(2).all(|w| w[1] <= w[0]));
+    let cell = layer.cell;
+    let (state, weight) = (inputs.get(hx), inputs.get(hx + 1 + usize::from(cell.has_cells())));
+    let fits = || {
+        let &[batch, hidden] = state?.shape() else { return None };
+        let steps = falling && layer.sizes.first() == Some(&batch) && layer.sizes.iter().all(|&n| n > 0) && hidden > 0;
+        let mut good = steps && weight?.shape() == [cell.gates() * hidden, hidden];
+        if cell.has_cells() {
+            good &= inputs.get(hx + 1)?.shape() == [batch, hidden];
+        }
+        if hx == 1 {
+            // Forward: the gates in front, a bias behind.
+            good &= inputs[0].shape() == [rows, cell.gates() * hidden];
+            let bias = inputs.get(hx + 2 + usize::from(cell.has_cells()));
+            good &= bias.is_none_or(|b| b.shape() == [cell.gates() * hidden] && cell == RecurrentCell::Gru);
+            let blocks = 1 + usize::from(cell.has_cells());
+            let len = out.shape.iter().product::<usize>();
+            good &= out.shape.len() == 1
+                && [blocks, blocks + cell.activations()].iter().any(|blocks| len == rows * blocks * hidden);
+        } else {
+            let blocks = 1 + usize::from(cell.has_cells()) + cell.activations();
+            good &= inputs[0].shape() == [rows, hidden] && inputs[1].shape() == [batch, hidden];
+            good &= inputs[hx - 1].shape() == [rows * blocks * hidden];
+            good &= !cell.has_cells() || inputs[2].shape() == [batch, hidden];
+            let states = batch * hidden * (1 + usize::from(cell.has_cells()));
+            good &= out.shape[..] == [rows * cell.gate_gradients() * hidden + states];
+        }
+        Some(good)
+    };
+    if fits() == Some(true) {
+        return Ok(());
+    }
+    let shapes: Vec<&[usize]> = inputs.iter().map(|x| x.shape()).collect();
+    Err(Error::shape(op, format!("operands and batch sizes {:?} do not belong to one layer", layer.sizes), &shapes))
+}
+
 /// Hidden states, cells and activations of all steps, one after the other.
 ///
 /// # Errors
-/// Where memory cannot be had.
+/// [`Error::ShapeMismatch`] where the operands are none of one layer; where memory cannot be had.
 pub fn forward(layer: &Layer<'_>, save: bool, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
+    check("recurrent", layer, inputs, 1, out)?;
     let made = with_compute!("recurrent", out.dtype, T => {
         let inputs = inputs.iter().map(|x| dense(x, T::DTYPE)).collect::<Result<Vec<_>>>()?;
         steps::<T>(layer, save, &inputs, out.shape.iter().product())
@@ -234,8 +273,9 @@ impl<T: Compute> Task for LstmCells<'_, T> {
 /// Gradients of the gates' sums, of the first states and of the first cells, one after the other.
 ///
 /// # Errors
-/// Where memory cannot be had.
+/// As [`forward`].
 pub fn backward(layer: &Layer<'_>, through: bool, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
+    check("recurrent_gradient", layer, inputs, 3 + usize::from(layer.cell.has_cells()), out)?;
     let made = with_compute!("recurrent_gradient", out.dtype, T => {
         let inputs = inputs.iter().map(|x| dense(x, T::DTYPE)).collect::<Result<Vec<_>>>()?;
         steps_back::<T>(layer, through, &inputs, out.shape.iter().product())

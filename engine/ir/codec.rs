@@ -6,6 +6,7 @@
 use crate::ops::conv::ConvArgs;
 use crate::ops::index::ScatterMode;
 use crate::ops::loss;
+use crate::ops::nn::RecurrentCell;
 use crate::ops::pool::PoolArgs;
 use crate::ops::quantized::{Affine, Part};
 use crate::ops::reduce::Reduction;
@@ -15,6 +16,7 @@ use lucid_core::random::Key;
 use lucid_core::shape::{Layout, SliceDim};
 use lucid_core::{DType, Device, Scalar};
 use smallvec::{Array, SmallVec};
+use std::sync::Arc;
 
 /// A plain value: a leaf or a list.
 #[derive(Clone, Debug, PartialEq)]
@@ -229,6 +231,15 @@ where
     }
 }
 
+impl Codec for Arc<[usize]> {
+    fn encode(&self) -> Arg {
+        Arg::List(self.iter().map(Codec::encode).collect())
+    }
+    fn decode(arg: &Arg) -> Option<Arc<[usize]>> {
+        arg.list()?.iter().map(usize::decode).collect()
+    }
+}
+
 impl Codec for [bool; 2] {
     fn encode(&self) -> Arg {
         Arg::of(self)
@@ -305,6 +316,10 @@ macro_rules! named {
 named! {
     // Not the GPU's real name: a file goes from one to another.
     Device { Device::Cpu = "cpu", Device::Gpu = "gpu", Device::Meta = "meta" }
+    RecurrentCell {
+        RecurrentCell::Tanh = "tanh", RecurrentCell::Relu = "relu", RecurrentCell::Lstm = "lstm",
+        RecurrentCell::Gru = "gru",
+    }
     ScatterMode {
         ScatterMode::Set = "set", ScatterMode::Add = "add", ScatterMode::Prod = "prod", ScatterMode::Max = "max",
         ScatterMode::Min = "min",
