@@ -150,6 +150,7 @@ impl Code {
             split: Codec::decode(split)?,
             outputs: outputs.all()?,
             draws: self.draws.clone(),
+            composites: Vec::new(),
         })
     }
 }

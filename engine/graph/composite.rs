@@ -54,6 +54,7 @@ impl Composite {
 
     /// The steps between `start` and `end` that make the outputs and nothing that anybody else reads, as places from `start`
     /// on, in order; nothing where some output is made otherwise.
+    #[allow(clippy::redundant_closure)] // It is made anew in each round.
     pub(super) fn steps(
         &self,
         graph: &Graph,

@@ -108,6 +108,7 @@ impl Slices1 {
 
 impl Slices2 {
     /// That of an op, if it has one.
+    #[allow(clippy::redundant_closure)] // Pointers to functions of any lifetimes.
     pub(crate) fn of(op: &BinaryOp) -> Option<Slices2> {
         use BinaryOp as B;
         Some(match op {

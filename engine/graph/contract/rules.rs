@@ -457,6 +457,10 @@ fn layers(op: &NnOp, x: &[&Info], out: &Info) -> Option<bool> {
         NnOp::SoftmaxGradient { axis, .. } => {
             x.len() == 2 && same(0) && same(1) && alike(x, out) && *axis < out.shape.len()
         }
+        // The kernels themselves refuse operands that are not of one layer.
+        NnOp::Recurrent { .. } | NnOp::RecurrentGradient { .. } => {
+            x.len() >= 3 && alike(x, out) && out.dtype.is_float() && out.shape.len() == 1
+        }
         NnOp::Gelu { .. } => x.len() == 1 && same(0) && alike(x, out) && out.dtype.is_float(),
         NnOp::GeluGradient { .. } => x.len() == 2 && same(0) && same(1) && alike(x, out) && out.dtype.is_float(),
         NnOp::Embedding { sparse, .. } => {
