@@ -7,6 +7,8 @@ class that says why it is not there when it is called, or a constant. What Lucid
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import sys
 import types
 from typing import Any
 
@@ -319,6 +321,11 @@ def fill(found: types.ModuleType, module: str) -> None:
         for name, value in names(module).items():
             if not hasattr(found, name):
                 setattr(found, name, value)
+        for path in THIN:
+            # `from torch.onnx import symbolic_opset11` looks for attributes, and then below Lucid's own name.
+            package, _, name = path.rpartition(".")
+            if package == module and not hasattr(found, name) and importlib.util.find_spec(f"lucid.{path}") is None:
+                setattr(found, name, sys.modules.setdefault(f"torch.{path}", make(path)))
 
 
 def make(module: str) -> types.ModuleType:
