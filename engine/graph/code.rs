@@ -118,11 +118,11 @@ impl Code {
         Code { arg, constants: graph.constants.iter().map(|(_, t)| t.clone()).collect(), draws: graph.draws.clone() }
     }
 
-    /// The graph for these sizes, checked.
+    /// The graph for these sizes, checked; `own` as in [`contract::check`].
     ///
     /// # Errors
     /// [`Error::Runtime`] where it is none.
-    pub(super) fn graph(&self, symbols: &[usize]) -> Result<Graph> {
+    pub(super) fn graph(&self, symbols: &[usize], own: bool) -> Result<Graph> {
         let fail = |why: &str| Error::runtime("graph", format!("{why} (sizes {symbols:?})"));
         let arg = self.arg.at(symbols).ok_or_else(|| fail("a size overflows"))?;
         let graph = self.decoded(&arg).ok_or_else(|| fail("this is no encoding of a graph"))?;
@@ -132,7 +132,7 @@ impl Code {
                 return Err(fail("a constant is of another shape or dtype than the graph says"));
             }
         }
-        contract::check(&graph)?;
+        contract::check(&graph, own)?;
         Ok(graph)
     }
 
@@ -210,7 +210,7 @@ impl Template {
             let why = format!("the graph is for sizes in {:?}, got {sizes:?}", self.ranges);
             return Err(Error::runtime("graph", why));
         }
-        self.code.graph(sizes)
+        self.code.graph(sizes, true)
     }
 }
 

@@ -392,7 +392,7 @@ impl Exported {
             let why = format!("sizes {sizes:?} are outside of what was exported, {:?}", self.symbols);
             return Err(Error::runtime("run", why));
         }
-        let graph = self.code.graph(sizes)?;
+        let graph = self.code.graph(sizes, false)?;
         let hosted = graph.steps.iter().any(|step| matches!(step, Step::Host { .. }));
         if hosted || graph.inputs.len() != self.inputs.len() + self.weights.len() {
             return Err(Error::runtime("run", "the graph has other inputs than its signature"));

@@ -11,6 +11,7 @@ use crate::dispatch::{self, Prim};
 use crate::shape::{self, Layout, Shape};
 use crate::{DType, Device, Error, Result, Tensor};
 use lucid_ir::ops::create::CreateOp;
+use lucid_ir::ops::pool::PoolOp;
 use lucid_ir::ops::transfer::TransferOp;
 use lucid_ir::ops::view::ViewOp;
 use lucid_ir::Meta;
@@ -22,9 +23,11 @@ const DIMENSIONS: usize = 64;
 
 /// Checks each step of a graph against what its primitive demands, and each view against the storage that it shows.
 ///
+/// `own`: was the graph recorded by this process, so that indices of elements that a kernel gives another are what it found?
+///
 /// # Errors
 /// [`Error::Runtime`] with the step.
-pub(super) fn check(graph: &Graph) -> Result<()> {
+pub(super) fn check(graph: &Graph, own: bool) -> Result<()> {
     graph.verify()?;
     for (value, info) in graph.infos.iter().enumerate() {
         let counted = info.shape.len() <= DIMENSIONS
@@ -46,6 +49,12 @@ pub(super) fn check(graph: &Graph) -> Result<()> {
         made[value as usize] = Some(hollow(info)?);
     }
     for (at, step) in graph.steps.iter().enumerate() {
+        if let Step::Op { prim: prim @ Prim::Pool(PoolOp::Take | PoolOp::Put { .. }), .. } = step
+            && !own
+        {
+            let why = "takes elements from where another step says, which a file may not have";
+            return Err(Error::runtime("graph", format!("step {at}, {}: {why}", prim.name())));
+        }
         let why = match check_step(graph, step, &mut made) {
             Ok(true) => continue,
             Ok(false) => "does not do what the graph says of it".to_string(),

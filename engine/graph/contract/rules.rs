@@ -311,18 +311,24 @@ fn indexes(op: &IndexOp, x: &[&Info], out: &Info) -> Option<bool> {
     })
 }
 
-/// The shape of what several index tensors take: their own, then the dimensions that none of them indexes.
+/// The shape of what several index tensors take: the one that they broadcast to in the place of the dimensions that they
+/// index, in front unless those are neighbours.
 fn indexed(x: &[usize], axes: &[usize], index: &[&Info]) -> Option<Shape> {
     let increasing = axes.windows(2).all(|pair| pair[0] < pair[1]);
     if index.len() != axes.len() || index.is_empty() || !increasing || axes.iter().any(|&axis| axis >= x.len()) {
         return None;
     }
-    let first = &index[0].shape;
-    if index.iter().any(|i| i.dtype != DType::I64 || i.shape != *first) {
+    let mut shape = Shape::new();
+    for i in index.iter().filter(|i| i.dtype == DType::I64) {
+        shape = shape::broadcast("graph", &shape, &i.shape).ok()?;
+    }
+    if index.iter().any(|i| i.dtype != DType::I64) {
         return None;
     }
-    let rest = x.iter().enumerate().filter(|(axis, _)| !axes.contains(axis)).map(|(_, &n)| n);
-    Some(first.iter().copied().chain(rest).collect())
+    let neighbours = axes.windows(2).all(|pair| pair[0] + 1 == pair[1]);
+    let at = if neighbours { axes[0] } else { 0 };
+    let rest: Shape = x.iter().enumerate().filter(|(axis, _)| !axes.contains(axis)).map(|(_, &n)| n).collect();
+    Some(rest[..at].iter().chain(&shape).chain(&rest[at..]).copied().collect())
 }
 
 fn factors(op: &LinalgOp, x: &[&Info], out: &Info) -> Option<bool> {
@@ -414,13 +420,18 @@ fn pools(op: &PoolOp, x: &[&Info], out: &Info) -> Option<bool> {
             let small = args.kernel[i] > 0 && args.stride[i] > 0 && args.dilation[i] > 0 && pad <= args.kernel[i] / 2;
             let last = out.checked_sub(1).and_then(|last| last.checked_mul(args.stride[i]));
             // The last window begins inside of the image or of the padding before it, with ceil_mode too.
-            small && made[i + 2] == out && last.is_some_and(|last| n > 0 && last < n.saturating_add(pad))
+            // A window that is larger than what it slides over would only take time.
+            let reach = args.kernel[i].saturating_sub(1).saturating_mul(args.dilation[i]).saturating_add(1);
+            let inside = reach <= n.saturating_add(pad.saturating_mul(2));
+            small && inside && made[i + 2] == out && last.is_some_and(|last| n > 0 && last < n.saturating_add(pad))
         };
         made[..2] == image[..2] && (0..space).all(along)
     };
     Some(match op {
         PoolOp::Max { args } => x.len() == 1 && first.dtype == out.dtype && fits(args, &first.shape, &out.shape),
-        PoolOp::MaxIndices { args } => x.len() == 1 && out.dtype == DType::I64 && fits(args, &first.shape, &out.shape),
+        PoolOp::MaxIndices { args } => {
+            x.len() == 1 && matches!(out.dtype, DType::I64 | DType::I32) && fits(args, &first.shape, &out.shape)
+        }
         PoolOp::MaxPick { args } => {
             x.len() == 2 && alike(x, out) && x[1].shape == first.shape && fits(args, &first.shape, &out.shape)
         }
@@ -431,8 +442,16 @@ fn pools(op: &PoolOp, x: &[&Info], out: &Info) -> Option<bool> {
         PoolOp::AverageSpread { args, shape } => {
             x.len() == 1 && first.dtype == out.dtype && *shape == out.shape && fits(args, &out.shape, &first.shape)
         }
-        // They index with what a kernel found.
-        PoolOp::Take | PoolOp::Put { .. } => false,
+        // They index with what a kernel found: see the check of graphs that are not our own.
+        PoolOp::Take | PoolOp::Put { .. } => {
+            let places = *x.get(1)?;
+            let (space, read) = match op {
+                PoolOp::Put { shape } => (shape, places.shape == first.shape && *shape == out.shape),
+                _ => (&first.shape, places.shape == out.shape),
+            };
+            let planes = space.len() > 2 && places.shape.len() == space.len() && places.shape[..2] == space[..2];
+            x.len() == 2 && first.dtype == out.dtype && places.dtype == DType::I32 && planes && read
+        }
     })
 }
 

@@ -119,7 +119,7 @@ pub(super) fn expand(prim: &Prim, x: &[Tensor], meta: &Meta) -> Result<Option<Te
         (Prim::Unary(op), [x]) => unary(op, x),
         (Prim::Binary(op), [a, b]) if a.dtype() == b.dtype() && a.dtype() == meta.dtype => binary(op, a, b),
         (Prim::Compare(op), [a, b]) if a.dtype() == b.dtype() => compare(op, a, b).map(Some),
-        (Prim::Select(SelectOp::Where), [c, a, b]) if a.dtype() == b.dtype() && a.dtype() != DType::Bool => {
+        (Prim::Select(SelectOp::Where), [c, a, b]) if a.dtype() == b.dtype() && a.dtype().is_float() => {
             choose(&c.cast(a.dtype())?, a, b).map(Some)
         }
         _ => Ok(None),

@@ -10,8 +10,9 @@ mod elements;
 mod structure;
 
 use super::contract::restrided;
-use super::{Graph, Info, Recorder, Step, Value};
+use super::{Graph, Info, Recorder, Step, Value, Values};
 use crate::dispatch::{self, Prim};
+use crate::shape::Layout;
 use crate::{DType, Device, Error, Result, Tensor};
 use lucid_ir::ops::{
     binary::BinaryOp, compare::CompareOp, create::CreateOp, reduce::ReduceOp, transfer::TransferOp, unary::UnaryOp,
@@ -122,7 +123,10 @@ pub fn decompose(graph: &mut Graph) -> Result<Vec<(&'static str, &'static str)>>
         match &step {
             Step::Op { prim, inputs, out, meta, .. } if !is_smallest(prim) => {
                 match parts(graph, prim, inputs, meta, *out)? {
-                    Some(sub) => splice(graph, sub, inputs, *out)?,
+                    Some(sub) => {
+                        let rows = inputs.iter().map(|&v| row_major(graph, v)).collect::<Result<Values>>()?;
+                        splice(graph, sub, &rows, *out)?;
+                    }
                     None => {
                         left.push((prim.name(), reason(prim)));
                         graph.steps.push(step);
@@ -141,6 +145,21 @@ pub fn decompose(graph: &mut Graph) -> Result<Vec<(&'static str, &'static str)>>
     graph.split = graph.split.min(graph.steps.len());
     graph.verify()?;
     Ok(left)
+}
+
+/// The value as one that is row-major in a storage of its own, copied where it is not.
+fn row_major(graph: &mut Graph, value: Value) -> Result<Value> {
+    let info = graph.info(value)?.clone();
+    let strides = Layout::contiguous(&info.shape).strides;
+    if info.root == value && info.offset == 0 && info.strides == strides {
+        return Ok(value);
+    }
+    let out = graph.infos.len() as Value;
+    let meta = Meta { shape: info.shape.clone(), dtype: info.dtype };
+    graph.infos.push(Info { strides, offset: 0, root: out, ..info });
+    let inputs = std::iter::once(value).collect();
+    graph.steps.push(Step::Op { prim: Prim::Transfer(TransferOp::Copy), inputs, out, meta, key: None });
+    Ok(out)
 }
 
 /// The parts of one step, as a graph whose inputs are the step's and whose one result lies as the step's does.
@@ -217,7 +236,9 @@ fn splice(graph: &mut Graph, sub: Graph, inputs: &[Value], out: Value) -> Result
 fn expand(prim: &Prim, x: &[Tensor], meta: &Meta) -> Result<Option<Tensor>> {
     let wide = |dtype: DType| matches!(dtype, DType::F32 | DType::F64);
     let plain = |dtype: DType| wide(dtype) || matches!(dtype, DType::Bool | DType::I64);
-    if !plain(meta.dtype) || !x.iter().all(|t| plain(t.dtype())) {
+    // Of nothing, reductions over positions would be of nothing too.
+    let empty = crate::shape::numel(&meta.shape) == 0 || x.iter().any(|t| t.numel() == 0);
+    if empty || !plain(meta.dtype) || !x.iter().all(|t| plain(t.dtype())) {
         return Ok(None);
     }
     match prim {

@@ -180,12 +180,10 @@ fn index(op: &IndexOp, x: &[Tensor], meta: &Meta) -> Result<Option<Tensor>> {
             (x + &(&here * &spread(source)?)?.sum(Some(&[-1]), false, None)?).map(Some)
         }
         (IndexOp::Index { axes, .. }, [x, index]) if axes.len() == 1 => {
+            // The index's dimensions take the place of the one that is indexed.
             let flat = index.reshape(&[-1])?.cast(dtype)?;
-            let (n, ndim) = (x.shape()[axes[0]], flat.numel());
-            let here = equal(&flat.unsqueeze(-1)?, &positions(n, 1, 2, x, dtype)?, dtype)?;
-            let front = along(x, axes[0], &here)?.movedim(&[axes[0] as isize], &[0])?;
-            debug_assert_eq!(front.shape()[0], ndim);
-            front.reshape(&signed(&meta.shape)).map(Some)
+            let here = equal(&flat.unsqueeze(-1)?, &positions(x.shape()[axes[0]], 1, 2, x, dtype)?, dtype)?;
+            along(x, axes[0], &here)?.reshape(&signed(&meta.shape)).map(Some)
         }
         (IndexOp::SliceScatter { dims, .. }, [x, source]) if dims.len() == 1 => {
             let dim = dims[0];

@@ -190,12 +190,22 @@ class Attention(nn.Module):
         return self.out(x + y.transpose(1, 2).contiguous().view(b, t, 16))
 
 
+def images() -> Any:
+    layers = (nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 2))
+    return nn.Sequential(*layers).eval()
+
+
 MODELS: dict[str, Any] = {
     "attention": (Attention, lambda b, t: lucid.randint(0, 30, (b, t)), ((4, 6), (2, 3), (5, 9), (7, 12), (3, 2))),
     "mlp": (
         lambda: nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 4), nn.Softmax(-1)),
         lambda b, t: lucid.randn(b, 8),
         ((6, 0), (2, 0), (3, 0), (11, 0), (12, 0)),
+    ),
+    "images": (
+        images,
+        lambda b, t: lucid.randn(b, 3, 8, 8),
+        ((4, 0), (2, 0), (9, 0), (13, 0)),
     ),
 }
 
