@@ -22,6 +22,7 @@ LAYERS = (
     "lucid",
     "lucid-py",
     "lucid-capi",
+    "lucid-infer",
     "embed",
 )
 
