@@ -24,6 +24,7 @@ mod format;
 mod functions;
 mod graph;
 mod llm;
+mod llm_serve;
 mod metal;
 mod module_attributes;
 mod ops;
@@ -77,6 +78,7 @@ fn extension(m: &Bound<'_, PyModule>) -> PyResult<()> {
     graph::register(m)?;
     schema::register(m)?;
     llm::register(m)?;
+    llm_serve::register(m)?;
     functions::register_exit(m)?;
     publish(m)
 }
