@@ -26,6 +26,11 @@ macro_rules! kinds {
                 match code { $($code => Some(Kind::$Kind),)* _ => None }
             }
 
+            /// ggml's number.
+            pub fn code(self) -> u32 {
+                match self { $(Kind::$Kind => $code,)* }
+            }
+
             /// ggml's name.
             pub fn name(self) -> &'static str {
                 match self { $(Kind::$Kind => $name,)* }

@@ -83,6 +83,33 @@ impl Tokenizer {
         self.0.id_to_token(id)
     }
 
+    /// The bytes of every token, by number; `None` for special ones and for numbers without a token.
+    ///
+    /// # Errors
+    /// [`Error::InvalidValue`] where the tokenizer has no JSON form, [`Error::OutOfMemory`].
+    pub fn token_bytes(&self, count: usize) -> Result<Vec<Option<Vec<u8>>>> {
+        let json: Json = serde_json::from_str(&self.to_json()?).map_err(|e| failed("a damaged tokenizer", e))?;
+        let byte_level = json["decoder"].to_string().contains("\"ByteLevel\"");
+        let letters: HashMap<char, u8> = byte_letters();
+        let added = self.0.get_added_tokens_decoder();
+        let mut out = crate::fallible::with_capacity(count)?;
+        for id in 0..count as u32 {
+            let own = added.get(&id);
+            let Some(token) = self.id_to_token(id).filter(|_| !own.is_some_and(|t| t.special)) else {
+                out.push(None);
+                continue;
+            };
+            let hex = token.strip_prefix("<0x").and_then(|rest| rest.strip_suffix('>'));
+            out.push(Some(match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+                _ if own.is_some() => token.into_bytes(),
+                _ if byte_level => token.chars().filter_map(|c| letters.get(&c).copied()).collect(),
+                Some(byte) => vec![byte],
+                None => token.replace('▁', " ").into_bytes(),
+            }));
+        }
+        Ok(out)
+    }
+
     /// How many tokens there are, with added ones.
     pub fn vocab_size(&self) -> usize {
         self.0.get_vocab_size(true)
@@ -95,6 +122,20 @@ impl Tokenizer {
     pub fn to_json(&self) -> Result<String> {
         self.0.to_string(false).map_err(|e| failed("the tokenizer cannot be written", e))
     }
+}
+
+/// The letters by which byte-level BPE writes bytes: printable ones are themselves, the others follow from U+0100 on.
+fn byte_letters() -> HashMap<char, u8> {
+    let mut next = 256u32;
+    let letter = |byte: u8| match byte {
+        b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF => char::from(byte),
+        _ => {
+            next += 1;
+            char::from_u32(next - 1).unwrap_or('\u{fffd}')
+        }
+    };
+    let letters: Vec<char> = (0..=255).map(letter).collect();
+    letters.into_iter().zip(0..=255).collect()
 }
 
 fn list<'a>(metadata: &'a BTreeMap<String, Value>, key: &str) -> Result<&'a [Value]> {

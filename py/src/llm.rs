@@ -7,12 +7,16 @@ use crate::engine_call;
 use crate::functions::path_of;
 use crate::tensor::wrap;
 use lucid::llm::blocks::{self, Kind};
+use lucid::llm::constraint::{Constraint, Rule, Vocabulary};
 use lucid::llm::gguf::{self, Gguf, Value};
+use lucid::llm::gguf_writer;
 use lucid::llm::template;
 use lucid::llm::tokenizer::Tokenizer;
 use lucid::Error;
+use parking_lot::Mutex;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyTuple};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyList, PyTuple};
+use std::collections::BTreeMap;
 
 fn value_object<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
     Ok(match value {
@@ -87,6 +91,49 @@ fn _gguf_bits(py: Python<'_>, kind: &str) -> PyResult<Option<usize>> {
     engine_call::quick(py, || Ok(blocks::repacked_bits(kind_of(kind)?)))
 }
 
+fn value_of(object: &Bound<'_, PyAny>, in_list: bool) -> PyResult<Value> {
+    if object.is_instance_of::<PyBool>() {
+        return Ok(Value::Bool(object.extract()?));
+    }
+    if let Ok(text) = object.extract::<String>() {
+        return Ok(Value::Text(text));
+    }
+    // Lists of integers are signed in GGUF files.
+    if let Ok(n) = object.extract::<u64>() {
+        return Ok(if in_list { Value::Signed(n as i64) } else { Value::Unsigned(n) });
+    }
+    if let Ok(n) = object.extract::<i64>() {
+        return Ok(Value::Signed(n));
+    }
+    if let Ok(list) = object.cast::<PyList>() {
+        return list.iter().map(|v| value_of(&v, true)).collect::<PyResult<Vec<_>>>().map(Value::List);
+    }
+    Ok(Value::Float(object.extract()?))
+}
+
+/// Writes a GGUF file of metadata and of tensors, each a name, a format and elements.
+#[pyfunction]
+fn _gguf_write(
+    py: Python<'_>,
+    path: &Bound<'_, PyAny>,
+    metadata: &Bound<'_, PyDict>,
+    tensors: Vec<(String, String, Bound<'_, PyAny>)>,
+) -> PyResult<()> {
+    let path = path_of(path)?;
+    let entry = |(key, value): (Bound<'_, PyAny>, Bound<'_, PyAny>)| -> PyResult<(String, Value)> {
+        Ok((key.extract()?, value_of(&value, false)?))
+    };
+    let metadata = metadata.iter().map(entry).collect::<PyResult<BTreeMap<_, _>>>()?;
+    let mut held = Vec::new();
+    for (name, kind, tensor) in &tensors {
+        let x =
+            required::<kinds::Tensor>(py, At { op: "write_gguf", arg: "tensors" }, Arg(Some(tensor.as_borrowed())))?
+                .clone();
+        held.push((name.clone(), engine_call::quick(py, || kind_of(kind))?, x));
+    }
+    engine_call::long(py, || gguf_writer::write(path.as_ref(), &metadata, &held))
+}
+
 /// The prompt that a chat template makes of variables (JSON).
 #[pyfunction]
 fn _render_chat(py: Python<'_>, template: &str, variables: &str) -> PyResult<String> {
@@ -138,9 +185,60 @@ impl _Tokenizer {
     }
 }
 
+/// A vocabulary of the engine, ready for constraints.
+#[pyclass(module = "lucid._C", frozen)]
+struct _Vocabulary(Vocabulary);
+
+/// Output under a rule.
+#[pyclass(module = "lucid._C", frozen)]
+struct _Constraint(Mutex<Constraint>);
+
+#[pymethods]
+impl _Vocabulary {
+    #[new]
+    fn new(py: Python<'_>, tokenizer: &_Tokenizer, size: usize, end: u32) -> PyResult<_Vocabulary> {
+        engine_call::long(py, || Vocabulary::new(&tokenizer.0, size, end)).map(_Vocabulary)
+    }
+
+    /// A constraint of the kind "json_schema", "regex" or "lark".
+    fn constraint(&self, py: Python<'_>, kind: &str, text: &str) -> PyResult<_Constraint> {
+        engine_call::long(py, || {
+            let rule = match kind {
+                "json_schema" => Rule::JsonSchema(text),
+                "regex" => Rule::Regex(text),
+                "lark" => Rule::Lark(text),
+                _ => return Err(Error::value("constraint", format!("{kind:?} is not json_schema, regex or lark"))),
+            };
+            self.0.constraint(rule)
+        })
+        .map(|c| _Constraint(Mutex::new(c)))
+    }
+}
+
+#[pymethods]
+impl _Constraint {
+    /// A byte for each token: 1 for those that may come next.
+    fn allowed<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let allowed = engine_call::long(py, || self.0.lock().allowed())?;
+        let bytes: Vec<u8> = allowed.into_iter().map(u8::from).collect();
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    fn take(&self, py: Python<'_>, token: u32) -> PyResult<()> {
+        engine_call::long(py, || self.0.lock().take(token))
+    }
+
+    fn is_complete(&self, py: Python<'_>) -> PyResult<bool> {
+        engine_call::long(py, || Ok(self.0.lock().is_complete()))
+    }
+}
+
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<_Tokenizer>()?;
+    m.add_class::<_Vocabulary>()?;
+    m.add_class::<_Constraint>()?;
     m.add_function(wrap_pyfunction!(_gguf_header, m)?)?;
+    m.add_function(wrap_pyfunction!(_gguf_write, m)?)?;
     m.add_function(wrap_pyfunction!(_gguf_dequantize, m)?)?;
     m.add_function(wrap_pyfunction!(_gguf_repack, m)?)?;
     m.add_function(wrap_pyfunction!(_gguf_bits, m)?)?;

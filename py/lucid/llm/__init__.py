@@ -1,9 +1,9 @@
-"""Language models: load, run, fine-tune, quantise and measure decoder-only transformers.
+"""Language models: load, run, serve, fine-tune, quantise and measure decoder-only transformers.
 
 Llama 2 and 3, SmolLM, Mistral, Mixtral, Qwen 2.5 and 3 (with its mixture of experts), Gemma 2 and 3 and Phi-3 from
 Hugging Face's folders, mlx-community's quantised ones, and GGUF files. The models are one definition (`model.py`) over
-`lucid.nn`, so that they train, quantise and run on both devices; files, tokenizers, templates and kernels are Rust
-(`lucid::llm`).
+`lucid.nn`, so that they train, quantise and run on both devices; files, tokenizers, templates, HTTP and kernels are
+Rust (`lucid::llm`).
 
     model = lucid.llm.load_model("folder-or-file.gguf")
     tokenizer = lucid.llm.load_tokenizer("folder-or-file.gguf")
@@ -17,7 +17,7 @@ from __future__ import annotations
 from lucid.llm.batching import Batcher, Request
 from lucid.llm.cache import Cache
 from lucid.llm.config import Config
-from lucid.llm.constraint import Constraint
+from lucid.llm.constraint import Constraint, Vocabulary
 from lucid.llm.finetuning import finetune
 from lucid.llm.generation import Generated, generate, padded, perplexity, prefill, stream
 from lucid.llm.loading import load_model, save_model
@@ -39,6 +39,7 @@ __all__ = [
     "Request",
     "Sampler",
     "Tokenizer",
+    "Vocabulary",
     "add_lora",
     "finetune",
     "generate",

@@ -1,8 +1,11 @@
-"""`python -m lucid.llm generate|chat|bench|convert|quantize|perplexity|finetune|merge|download`."""
+"""`python -m lucid.llm generate|chat|serve|bench|convert|quantize|perplexity|finetune|merge|download`."""
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -14,9 +17,11 @@ from lucid import errors
 from lucid.llm import (
     Cache,
     CausalLM,
+    Constraint,
     PrefixCache,
     Sampler,
     Tokenizer,
+    Vocabulary,
     add_lora,
     finetuning,
     generation,
@@ -28,6 +33,7 @@ from lucid.llm import (
     save_adapter,
     save_model,
 )
+from lucid.llm.gguf_export import FORMATS, save_gguf
 from lucid.llm.lora import TARGETS
 from lucid.llm.quantizing import calibration_windows, gptq
 from lucid.quantization import model_bytes, quantize
@@ -64,6 +70,9 @@ def _parser() -> argparse.ArgumentParser:
         made.add_argument("--frequency-penalty", type=float, default=0.0)
         made.add_argument("--seed", type=int, default=None)
         made.add_argument("--stop", action="append", default=[])
+        made.add_argument("--json-schema", default=None, help="a file with the schema that the output is JSON of")
+        made.add_argument("--regex", default=None, help="a regular expression that the output matches")
+        made.add_argument("--grammar", default=None, help="a file with a grammar in Lark's notation for the output")
         made.add_argument("--cache-bits", type=int, default=None, help="quantise the cache to so many bits")
 
     made = command("generate", "Goes on with a prompt.")
@@ -80,11 +89,12 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--new-tokens", type=int, default=32)
     made.add_argument("--batch", type=int, default=1)
     for name, text in (
-        ("convert", "Writes a model as a folder of safetensors."),
+        ("convert", "Writes a model as a folder of safetensors, or as a GGUF file."),
         ("quantize", "Writes a model with quantised weights, and what it costs in perplexity."),
     ):
         made = command(name, text)
-        made.add_argument("--out", required=True, help="the folder to write")
+        made.add_argument("--out", required=True, help="the folder to write; convert takes NAME.gguf too")
+        made.add_argument("--format", choices=FORMATS, default="F16", help="of the matrices in a GGUF file")
         made.add_argument("--text", default=None, help="a text file to measure the perplexity on")
         if name == "quantize":
             made.add_argument("--bits", type=int, default=4)
@@ -96,15 +106,29 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--text", required=True)
     made.add_argument("--window", type=int, default=512)
     made.add_argument("--limit", type=int, default=None, help="the most windows")
+    _serving(command("serve", "Serves OpenAI's HTTP API."))
     _learning(command("finetune", "Trains adapters (LoRA; QLoRA with --bits or a quantised model), or all weights."))
     made = command("merge", "Puts an adapter into a model's weights.")
-    made.add_argument("--out", required=True, help="the folder to write")
+    made.add_argument("--out", required=True, help="the folder to write, or NAME.gguf")
+    made.add_argument("--format", choices=FORMATS, default="F16", help="of the matrices in a GGUF file")
     made = commands.add_parser("download", help="Fetches a model into the hub's cache.")
     made.add_argument("--model", required=True, help="the model's id, such as OWNER/NAME")
     made.add_argument("--revision", default="main")
     made.add_argument("--endpoint", default=None, help="where the hub is; HF_ENDPOINT, or the public one")
     made.add_argument("--file", action="append", default=[], help="only this file of the model, such as NAME.gguf")
     return parser
+
+
+def _serving(made: argparse.ArgumentParser) -> None:
+    made.add_argument("--host", default="127.0.0.1", help="others than loopback need an API key")
+    made.add_argument("--port", type=int, default=8000)
+    made.add_argument("--api-key", default=None, help="default: the environment's LUCID_API_KEY, if it is there")
+    made.add_argument("--name", default=None, help="what clients call the model; its folder's name else")
+    made.add_argument("--max-batch", type=int, default=32, help="sequences that run at once")
+    made.add_argument("--max-requests", type=int, default=256, help="requests that run or wait")
+    made.add_argument("--max-context", type=int, default=None, help="tokens of a sequence")
+    made.add_argument("--body-limit", type=int, default=4 << 20, help="bytes of a request")
+    made.add_argument("--prefix-bytes", type=int, default=256 << 20, help="memory for what was read of earlier prompts")
 
 
 def _learning(made: argparse.ArgumentParser) -> None:
@@ -166,6 +190,27 @@ def _read(path: str) -> str:
         raise errors.FileError(f"{path}: {e}") from None
 
 
+def _constraint(given: argparse.Namespace, model: CausalLM, tokenizer: Tokenizer) -> Constraint | None:
+    """What the output keeps to, if anything."""
+    asked = [n for n in ("json_schema", "regex", "grammar") if getattr(given, n) is not None]
+    if not asked:
+        return None
+    ends = model.config.eos_token_id
+    if len(asked) > 1 or not ends:
+        raise errors.ValueError(
+            "generate: give one of --json-schema, --regex and --grammar, for a model with an end token"
+        )
+    vocabulary = Vocabulary(tokenizer, model.config.vocab_size, ends[0])
+    if given.regex is not None:
+        return vocabulary.regex(given.regex)
+    if given.grammar is not None:
+        return vocabulary.grammar(_read(given.grammar))
+    try:
+        return vocabulary.json_schema(json.loads(_read(given.json_schema)))
+    except json.JSONDecodeError as e:
+        raise errors.ValueError(f"{given.json_schema}: not JSON: {e}") from None
+
+
 def _prefixes(given: argparse.Namespace, model: CausalLM) -> PrefixCache | None:
     if given.prompt_cache is None:
         return None
@@ -196,7 +241,7 @@ def _write(
     started = time.perf_counter()
     first, count, text = 0.0, 0, ""
     options: Any = {} if cache is not None else {"cache_options": _cache_options(given)}
-    options.update(prefixes=prefixes)
+    options.update(prefixes=prefixes, constraint=_constraint(given, model, tokenizer))
     for token, piece in generation.stream(
         model,
         [tokens],
@@ -233,9 +278,10 @@ def _generate(given: argparse.Namespace) -> None:
     tokens = tokenizer.encode(prompt, not given.chat)
     prefixes = _prefixes(given, model)
     if given.logprobs:
+        constraint = _constraint(given, model, tokenizer)
         made = generation.generate(
             model, [tokens], given.max_tokens, tokenizer, _sampler(given), given.stop, logprobs=True,
-            cache_options=_cache_options(given), prefixes=prefixes,
+            cache_options=_cache_options(given), prefixes=prefixes, constraint=constraint,
         )[0]  # fmt: skip
         for token, logprob in zip(made.tokens, made.logprobs or (), strict=True):
             print(f"{logprob:9.4f}  {tokenizer.decode([token], False)!r}")
@@ -321,7 +367,13 @@ def _convert(given: argparse.Namespace) -> None:
 
 
 def _save(model: CausalLM, given: argparse.Namespace, source: str | None) -> None:
-    """Writes a model where `--out` says: as a folder."""
+    """Writes a model where `--out` says: as a GGUF file or as a folder."""
+    if given.out.endswith(".gguf"):
+        if given.command == "quantize":
+            raise errors.ValueError("quantize: writes folders; convert --format Q4_0 writes a quantised GGUF file")
+        save_gguf(model, given.out, given.format, load_tokenizer(given.model), Path(given.model).stem)
+        print(f"wrote {given.out}")
+        return
     save_model(model, given.out, source)
     if source is None:
         tokenizer = load_tokenizer(given.model)
@@ -333,6 +385,31 @@ def _save(model: CausalLM, given: argparse.Namespace, source: str | None) -> Non
 
 def _perplexity(given: argparse.Namespace) -> None:
     print(f"perplexity {generation.perplexity(_load(given), _text(given), given.window, given.limit):.4f}")
+
+
+def _serve(given: argparse.Namespace) -> None:
+    from lucid.llm.server import Server
+
+    model, tokenizer = _load(given), load_tokenizer(given.model)
+    server = Server(
+        model, tokenizer, given.name or Path(given.model).stem, given.host, given.port,
+        given.api_key or os.environ.get("LUCID_API_KEY"), given.body_limit, given.max_requests, given.max_batch,
+        given.max_context, given.prefix_bytes,
+    )  # fmt: skip
+
+    def stop(number: int, frame: Any) -> None:
+        # The second one ends all.
+        signal.signal(number, signal.SIG_DFL)
+        print("stopping when the requests that run are answered", file=sys.stderr)
+        server.stop()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    host, port = server.address
+    print(
+        f"serving {server.name} at http://{f'[{host}]' if ':' in host else host}:{port}/v1", file=sys.stderr, flush=True
+    )
+    server.run()
 
 
 def _finetune(given: argparse.Namespace) -> None:
@@ -398,6 +475,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run = {
         "generate": _generate,
         "chat": _chat,
+        "serve": _serve,
         "bench": _bench,
         "convert": _convert,
         "quantize": _convert,

@@ -2,28 +2,66 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import lucid
-from lucid import Tensor
+from lucid import _C, Tensor, errors
+from lucid.llm.tokenizer import Tokenizer
 
 
 class Constraint:
-    """What one output keeps to, and how far it has come."""
+    """What one output keeps to, and how far it has come; `Vocabulary` makes it."""
 
     def __init__(self, engine: Any) -> None:
         self._engine = engine
 
     def masked(self, logits: Tensor) -> Tensor:
         """Logits (1, V), minus infinity for tokens that may not come next."""
-        allowed = lucid.tensor([self._engine.allowed()], device=logits.device)
-        return logits.masked_fill(~allowed, float("-inf"))
+        allowed = lucid.frombuffer(bytearray(self._engine.allowed()), dtype=lucid.uint8).to(logits.device)
+        return logits.masked_fill((allowed == 0)[None], float("-inf"))
 
     def take(self, token: int) -> None:
         """Takes the token that was chosen. Raises ValueError for one that was not allowed."""
-        self._engine.take(token)
+        # Where nothing can follow, the end token is all that is allowed, and the engine takes no more.
+        if not self.complete:
+            self._engine.take(token)
 
     @property
     def complete(self) -> bool:
         """Whether the output has ended."""
         return bool(self._engine.is_complete())
+
+
+class Vocabulary:
+    """A tokenizer's tokens, made ready once for any number of constraints.
+
+    Args:
+        tokenizer: The tokenizer.
+        vocab_size: How many logits the model gives.
+        end: The token that ends an output.
+
+    Raises ValueError where `end` is outside of the vocabulary.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, vocab_size: int, end: int) -> None:
+        self._engine = _C._Vocabulary(tokenizer._engine, vocab_size, end)
+
+    def json_schema(self, schema: Any) -> Constraint:
+        """Output is JSON of this schema: a dict, or True for any JSON.
+
+        Raises ValueError for schemas that are damaged or ask for what is not supported.
+        """
+        try:
+            text = json.dumps(schema)
+        except (TypeError, ValueError, RecursionError) as e:
+            raise errors.ValueError(f"constraint: the schema has no JSON form: {e}") from None
+        return Constraint(self._engine.constraint("json_schema", text))
+
+    def regex(self, pattern: str) -> Constraint:
+        """Output matches a regular expression as a whole. Raises ValueError for one that is damaged."""
+        return Constraint(self._engine.constraint("regex", pattern))
+
+    def grammar(self, text: str) -> Constraint:
+        """Output is of a context-free grammar in Lark's notation. Raises ValueError for one that is damaged."""
+        return Constraint(self._engine.constraint("lark", text))

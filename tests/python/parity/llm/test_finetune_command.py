@@ -1,10 +1,11 @@
-"""`finetune`, `merge`, prompt caches, log-probabilities and penalties, in a shell."""
+"""`finetune`, `merge`, and output under constraints, in a shell."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
+import lucid
 import pytest
 from lucid import llm
 from lucid.llm.__main__ import main
@@ -48,9 +49,22 @@ def test_finetune_and_merge(folder: Path, tmp_path: Path, capsys: pytest.Capture
     assert main(["finetune", *arguments, "--bits", "4"]) == 1
 
 
-def test_prompt_cache_logprobs_and_penalties(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    kept = tmp_path / "kept.safetensors"
+def test_constraints_and_prompt_cache(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    schema, grammar, kept = tmp_path / "schema.json", tmp_path / "grammar.lark", tmp_path / "kept.safetensors"
+    schema.write_text('{"type": "array", "items": {"type": "boolean"}, "minItems": 2, "maxItems": 3}')
+    grammar.write_text('start: "(" start ")" | "x" "y"?')
     run = ["generate", "--model", str(folder), "--prompt", "abc", "--temperature", "1", "--max-tokens", "60"]
+    for seed in ("1", "2"):
+        assert main([*run, "--seed", seed, "--json-schema", str(schema)]) == 0
+        made = json.loads(capsys.readouterr().out)
+        assert 2 <= len(made) <= 3 and all(isinstance(x, bool) for x in made)
+        assert main([*run, "--seed", seed, "--regex", "[0-9]{3}-[a-c]+z"]) == 0
+        text = capsys.readouterr().out.strip()
+        assert text[:3].isdigit() and text[3] == "-" and set(text[4:-1]) <= set("abc")
+    assert main([*run, "--grammar", str(grammar)]) == 0
+    assert set(capsys.readouterr().out.strip()) <= set("()xy")
+    assert main([*run, "--regex", "("]) == 1 and main([*run, "--regex", "a", "--grammar", str(grammar)]) == 1
+    capsys.readouterr()
     plain = ["generate", "--model", str(folder), "--prompt", "abcdefgh", "--max-tokens", "6"]
     outs = []
     for more in ([], ["--prompt-cache", str(kept)], ["--prompt-cache", str(kept)]):
@@ -61,3 +75,9 @@ def test_prompt_cache_logprobs_and_penalties(folder: Path, tmp_path: Path, capsy
     assert all(float(line.split()[0]) <= 0 for line in capsys.readouterr().out.splitlines())
     penalties = ["--presence-penalty", "1", "--frequency-penalty", "1", "--min-p", "0.1", "--seed", "1"]
     assert main([*run[:5], *penalties, "--max-tokens", "5"]) == 0
+    model, tokenizer = llm.load_model(folder), llm.load_tokenizer(folder)
+    vocabulary = llm.Vocabulary(tokenizer, 96, 95)
+    made_one = llm.generate(model, "q", 40, tokenizer, constraint=vocabulary.json_schema({"const": [1, "a"]}))[0]
+    assert json.loads(made_one.text) == [1, "a"] and made_one.finish_reason == "stop"
+    with pytest.raises(lucid.errors.ValueError, match="end token"):
+        llm.Vocabulary(tokenizer, 90, 95)
