@@ -244,7 +244,31 @@ class RNNBase(Module):
 class RNN(RNNBase):
     """`h' = tanh(W_ih x + b_ih + W_hh h + b_hh)`, or with relu, over sequences (Elman, 1990).
 
-    Arguments as in `RNNBase`, and `nonlinearity`, "tanh" (the default) or "relu", after `num_layers`.
+    Inputs are (L, N, input_size), (N, L, input_size) with `batch_first`, (L, input_size), or a `PackedSequence`. The
+    first states (layers · directions, N, hidden_size) are zeros where they are not given. Gives the
+    last layer's states of all steps, (L, N, directions · hidden_size), and the last states of all layers.
+
+    Args:
+        input_size (int): The number of features of each step's input.
+        hidden_size (int): The number of features of the hidden state.
+        num_layers (int, default: 1): Layers on top of each other.
+        nonlinearity (str, default: "tanh"): "tanh" or "relu".
+        bias (bool, default: True): Whether to add `bias_ih` and `bias_hh`.
+        batch_first (bool, default: False): Whether sequences are (N, L, …) rather than (L, N, …).
+        dropout (float, default: 0.0): The probability of dropping between layers, in training.
+        bidirectional (bool, default: False): Whether each layer also runs backwards.
+        proj_size (int, optional): Of an LSTM alone; an error here.
+        device (lucid.device or str, optional): Where the parameters are made; the current default device by default.
+        dtype (lucid.dtype, optional): Their dtype; the default dtype by default.
+
+    Raises:
+        ValueError: another `nonlinearity`, sizes that are not positive, or a `proj_size`.
+
+    Example:
+        >>> from lucid import nn
+        >>> states, last = nn.RNN(3, 4)(lucid.zeros(5, 2, 3))
+        >>> states.shape, last.shape
+        (lucid.Size([5, 2, 4]), lucid.Size([1, 2, 4]))
     """
 
     def __init__(
@@ -272,7 +296,34 @@ class RNN(RNNBase):
 
 
 class LSTM(RNNBase):
-    """Long short-term memory over sequences (Hochreiter and Schmidhuber, 1997). Arguments as in `RNNBase`."""
+    """Long short-term memory over sequences (Hochreiter and Schmidhuber, 1997): gates `i, f, o = σ(…)`, `g = tanh(…)`,
+    `c' = f c + i g`, `h' = o tanh(c')`.
+
+    Inputs are (L, N, input_size), (N, L, input_size) with `batch_first`, (L, input_size), or a `PackedSequence`. The
+    first states and cells (layers · directions, N, hidden_size) are zeros where they are not given. Gives the
+    last layer's states of all steps, (L, N, directions · hidden_size), and the last states of all layers.
+
+    Args:
+        input_size (int): The number of features of each step's input.
+        hidden_size (int): The number of features of the hidden state.
+        num_layers (int, default: 1): Layers on top of each other.
+        bias (bool, default: True): Whether to add `bias_ih` and `bias_hh`.
+        batch_first (bool, default: False): Whether sequences are (N, L, …) rather than (L, N, …).
+        dropout (float, default: 0.0): The probability of dropping between layers, in training.
+        bidirectional (bool, default: False): Whether each layer also runs backwards.
+        proj_size (int, default: 0): The size that states are projected to; 0 for none.
+        device (lucid.device or str, optional): Where the parameters are made; the current default device by default.
+        dtype (lucid.dtype, optional): Their dtype; the default dtype by default.
+
+    Raises:
+        ValueError: sizes that are not positive, `dropout` outside of 0 to 1, or a `proj_size` beyond `hidden_size`.
+
+    Example:
+        >>> from lucid import nn
+        >>> states, (last, cells) = nn.LSTM(3, 4, bidirectional=True)(lucid.zeros(5, 2, 3))
+        >>> states.shape, cells.shape
+        (lucid.Size([5, 2, 8]), lucid.Size([2, 2, 4]))
+    """
 
     def __init__(
         self,
@@ -292,7 +343,34 @@ class LSTM(RNNBase):
 
 
 class GRU(RNNBase):
-    """Gated recurrent units over sequences (Cho et al., 2014). Arguments as in `RNNBase`."""
+    """Gated recurrent units over sequences (Cho et al., 2014): `r, z = σ(…)`,
+    `n = tanh(W_in x + b_in + r (W_hn h + b_hn))`, `h' = (1 - z) n + z h`.
+
+    Inputs are (L, N, input_size), (N, L, input_size) with `batch_first`, (L, input_size), or a `PackedSequence`. The
+    first states (layers · directions, N, hidden_size) are zeros where they are not given. Gives the
+    last layer's states of all steps, (L, N, directions · hidden_size), and the last states of all layers.
+
+    Args:
+        input_size (int): The number of features of each step's input.
+        hidden_size (int): The number of features of the hidden state.
+        num_layers (int, default: 1): Layers on top of each other.
+        bias (bool, default: True): Whether to add `bias_ih` and `bias_hh`.
+        batch_first (bool, default: False): Whether sequences are (N, L, …) rather than (L, N, …).
+        dropout (float, default: 0.0): The probability of dropping between layers, in training.
+        bidirectional (bool, default: False): Whether each layer also runs backwards.
+        proj_size (int, optional): Of an LSTM alone; an error here.
+        device (lucid.device or str, optional): Where the parameters are made; the current default device by default.
+        dtype (lucid.dtype, optional): Their dtype; the default dtype by default.
+
+    Raises:
+        ValueError: sizes that are not positive, `dropout` outside of 0 to 1, or a `proj_size`.
+
+    Example:
+        >>> from lucid import nn
+        >>> states, last = nn.GRU(3, 4, batch_first=True)(lucid.zeros(2, 5, 3))
+        >>> states.shape, last.shape
+        (lucid.Size([2, 5, 4]), lucid.Size([1, 2, 4]))
+    """
 
     def __init__(
         self,

@@ -13,7 +13,7 @@ import lucid.distributed as dist
 
 
 def refused(call: Any, *words: str, within: float = 60.0) -> None:
-    # The longest timeout here is 20 s, beside what a busy machine takes: a call that hangs ends in the test's own limit.
+    # The longest timeout here is 20 s, beside what a busy machine takes: what hangs ends in the test's own limit.
     begun = time.monotonic()
     try:
         call()
