@@ -55,9 +55,9 @@ struct Failure(i32, String);
 
 type Outcome<T> = Result<T, Failure>;
 
-impl From<Error> for Failure {
-    fn from(error: Error) -> Failure {
-        let status = match &error {
+impl From<Box<Error>> for Failure {
+    fn from(error: Box<Error>) -> Failure {
+        let status = match &*error {
             Error::Io { .. } => IO,
             Error::OutOfMemory { .. } => OUT_OF_MEMORY,
             Error::ShapeMismatch { .. } | Error::DtypeMismatch { .. } | Error::InvalidValue { .. } => INVALID_VALUE,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 from typing import Any
@@ -233,6 +234,32 @@ def tokenizer_metadata(tokenizer: Tokenizer, config: Config) -> dict[str, Any]:
     return made
 
 
+#: What a reader derives from the architecture, where GGUF has no key of its own.
+_DERIVED = (
+    "layer_windows",
+    "query_pre_attn_scalar",
+    "attn_logit_softcapping",
+    "final_logit_softcapping",
+    "norm_topk_prob",
+    "hidden_act",
+    "rope_local_theta",
+)
+
+
+def _check_read_back(config: Config, metadata: dict[str, Any], names: frozenset[str]) -> None:
+    """Refuses a model of which a reader of the file would make another one."""
+    read = Config.from_gguf(metadata, names)
+    for field in _DERIVED:
+        own, found = getattr(config, field), getattr(read, field)
+        same = own == found
+        if isinstance(own, int | float) and isinstance(found, int | float):
+            same = math.isclose(own, found, rel_tol=1e-6)
+        if not same:
+            raise errors.NotImplementedError(
+                f"write_gguf: GGUF has no key for {field} = {own!r} of {config.model_type}; a reader takes {found!r}"
+            )
+
+
 def save_gguf(
     model: CausalLM,
     path: str | os.PathLike[str],
@@ -260,7 +287,9 @@ def save_gguf(
     if tokenizer is not None:
         metadata.update(tokenizer_metadata(tokenizer, model.config))
     listed = [(n, "F32", t) for n, t in factors.items()]
-    for n, tensor in _tensors(model).items():
+    tensors = _tensors(model)
+    _check_read_back(model.config, metadata, frozenset(tensors))
+    for n, tensor in tensors.items():
         # A router's few numbers decide much.
         whole = tensor.ndim < 2 or "ffn_gate_inp" in n or (format[0] == "Q" and tensor.shape[-1] % 32)
         listed.append((n, "F32" if whole else format, tensor.detach().to("cpu").contiguous()))
