@@ -181,7 +181,8 @@ fn index(op: &IndexOp, x: &[Tensor], meta: &Meta) -> Result<Option<Tensor>> {
         }
         (IndexOp::Index { axes, .. }, [x, index]) if axes.len() == 1 => {
             // The index's dimensions take the place of the one that is indexed.
-            let flat = index.reshape(&[-1])?.cast(dtype)?;
+            // Indices below 0 count from the end.
+            let flat = index.reshape(&[-1])?.remainder(x.shape()[axes[0]] as i64)?.cast(dtype)?;
             let here = equal(&flat.unsqueeze(-1)?, &positions(x.shape()[axes[0]], 1, 2, x, dtype)?, dtype)?;
             along(x, axes[0], &here)?.reshape(&signed(&meta.shape)).map(Some)
         }
