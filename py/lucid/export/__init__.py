@@ -56,7 +56,7 @@ def export(
         >>> net, x = lucid.nn.Linear(3, 2), lucid.ones(2, 3)
         >>> program = lucid.export.export(net, (x,), dynamic_shapes={"input": {0: lucid.export.Dim("n")}})
         >>> program.module()(lucid.ones(5, 3)).shape
-        Size([5, 2])
+        lucid.Size([5, 2])
     """
     if not isinstance(args, tuple):
         raise errors.TypeError(f"export(): args must be a tuple of arguments, got {type(args).__name__}")

@@ -105,12 +105,12 @@ def test_thin_names_import_and_say_why_when_they_are_used() -> None:
     told = says("""
         import torch
         import torch.onnx.symbolic_helper
-        from torch.export import ExportedProgram
+        from torch._subclasses.functional_tensor import FunctionalTensor
         from torch._subclasses.fake_tensor import FakeTensor
         from torch._dynamo import OptimizedModule
         assert not isinstance(torch.ones(1), FakeTensor) and issubclass(FakeTensor, object)
         assert not isinstance(torch.nn.Linear(1, 1), torch._dynamo.eval_frame.OptimizedModule)
-        for make in (ExportedProgram, FakeTensor, torch.onnx.operators):
+        for make in (FunctionalTensor, FakeTensor, torch.onnx.operators):
             try:
                 make()
             except NotImplementedError as e:
@@ -120,7 +120,7 @@ def test_thin_names_import_and_say_why_when_they_are_used() -> None:
         assert isinstance(torch.ones(1).device, torch.device) and torch.device("cpu") != torch.device("meta")
         """)
     assert told == [
-        "torch.export.ExportedProgram",
+        "torch._subclasses.functional_tensor.FunctionalTensor",
         "torch._subclasses.fake_tensor.FakeTensor",
         "torch.onnx.operators",
         "448.0 65504.0",
@@ -133,12 +133,12 @@ def test_what_lucid_gets_takes_the_place_of_thin_modules() -> None:
         import sys, types
         import lucid
         from lucid.as_torch import _thin
-        real = types.ModuleType("lucid.export")
-        real.export, real.__path__ = "real", []
-        sys.modules["lucid.export"] = real
-        import torch.export
-        from torch.export import export, ExportedProgram
-        assert torch.export is real and export == "real" and ExportedProgram.__module__ == "torch.export"
+        real = types.ModuleType("lucid._subclasses")
+        real.FakeTensorMode, real.__path__ = "real", []
+        sys.modules["lucid._subclasses"] = real
+        import torch._subclasses
+        from torch._subclasses import FakeTensor, FakeTensorMode
+        assert torch._subclasses is real and FakeTensorMode == "real" and FakeTensor.__module__ == "torch._subclasses"
         import torch.onnx.symbolic_helper
         print(all(_thin.names(module) is not None for module in _thin.THIN))
         """)

@@ -9,6 +9,9 @@ from lucid import Tensor, errors
 from lucid.nn import functional as F
 from lucid.nn import init
 from lucid.nn.modules.activation_piecewise import Hardshrink, Hardtanh, ReLU6, Softshrink, Threshold
+
+# Annotations of MultiheadAttention are looked up where it says that it is.
+from lucid.nn.modules.linear import NonDynamicallyQuantizableLinear as NonDynamicallyQuantizableLinear
 from lucid.nn.modules.module import Module
 from lucid.nn.modules.multihead import MultiheadAttention
 from lucid.nn.parameter import Parameter
