@@ -127,8 +127,11 @@ pub fn compare(op: &CompareOp, a: &CpuArray, b: &CpuArray, out: &Meta) -> Result
     done.ok_or_else(|| Error::dtype(op.name(), format!("has no CPU kernel for {}", a.dtype()), &[a.dtype()]))
 }
 
+/// A comparison of rows.
+type Loop<T> = fn(Arg<T>, Arg<T>, &mut [bool]);
+
 /// The loop of a comparison of float32, for fused kernels.
-pub(super) fn of_floats(op: &CompareOp) -> Option<fn(Arg<f32>, Arg<f32>, &mut [bool])> {
+pub(super) fn of_floats(op: &CompareOp) -> Option<Loop<f32>> {
     use CompareOp as C;
     let found: fn(Arg<f32>, Arg<f32>, &mut [bool]) = match op {
         C::Eq => |a, b, out| light2_symmetric(Eq, a, b, out),
@@ -143,7 +146,7 @@ pub(super) fn of_floats(op: &CompareOp) -> Option<fn(Arg<f32>, Arg<f32>, &mut [b
 }
 
 /// The loop of logic of two truths, for fused kernels.
-pub(super) fn of_truths(op: &CompareOp) -> Option<fn(Arg<bool>, Arg<bool>, &mut [bool])> {
+pub(super) fn of_truths(op: &CompareOp) -> Option<Loop<bool>> {
     use CompareOp as C;
     let found: fn(Arg<bool>, Arg<bool>, &mut [bool]) = match op {
         C::And => |a, b, out| light2_symmetric(And, a, b, out),

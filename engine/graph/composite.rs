@@ -45,6 +45,9 @@ pub struct Composite {
     pub outputs: SmallVec<[Option<Value>; 3]>,
 }
 
+/// Values, with what they are.
+pub type Results = SmallVec<[(Value, Tensor); 3]>;
+
 impl Composite {
     /// Gives its values other numbers.
     pub(super) fn rename(&mut self, to: impl Fn(Value) -> Value) {
@@ -121,7 +124,7 @@ pub(super) struct Pass {
 
 impl Pass {
     /// The outputs that are asked for; nothing where the steps have to run.
-    pub fn run(&self, graph: &Graph, inputs: &[&Tensor]) -> Result<Option<SmallVec<[(Value, Tensor); 3]>>> {
+    pub fn run(&self, graph: &Graph, inputs: &[&Tensor]) -> Result<Option<Results>> {
         let made: SmallVec<[Tensor; 3]> = match (&self.composite.kind, inputs) {
             (OnePass::NormGradient { dims, eps }, &[g, x, w]) => {
                 let Some(made) = dispatch::norm_gradients(&[g, x, w], *dims, *eps)? else { return Ok(None) };

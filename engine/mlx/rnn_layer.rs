@@ -47,9 +47,9 @@ impl Layer<'_> {
 
 /// Rows `from` to `to` of a matrix.
 fn rows(a: &Array, from: i32, to: i32) -> Made<Array> {
-    match a.shape() {
-        &[all, _] if from == 0 && to == all => Ok(a.clone()),
-        &[_, columns] => Ok(ops::slice(a, &[from, 0], &[to, columns], &[1, 1])?),
+    match *a.shape() {
+        [all, _] if from == 0 && to == all => Ok(a.clone()),
+        [_, columns] => Ok(ops::slice(a, &[from, 0], &[to, columns], &[1, 1])?),
         _ => Err(Error::backend("recurrent", "expected a matrix").into()),
     }
 }
