@@ -384,7 +384,6 @@ def test_importing_lucid_brings_none_of_these() -> None:
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("export", "compiler"),
         ("qint8", "use float16 or bfloat16"),
         ("nn.functional.grouped_mm", "vendor"),
         ("cuda.CUDAGraph", "MLX has one memory pool"),
