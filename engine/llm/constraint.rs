@@ -22,6 +22,7 @@ fn failed(what: &str, e: impl std::fmt::Display) -> Box<Error> {
 pub struct Vocabulary {
     factory: ParserFactory,
     size: usize,
+    end: u32,
 }
 
 /// What the output keeps to.
@@ -52,7 +53,7 @@ impl Vocabulary {
         let env: TokEnv = Arc::new(ApproximateTokEnv::new(trie));
         let mut factory = ParserFactory::new_simple(&env).map_err(|e| failed("the vocabulary is not understood", e))?;
         factory.quiet();
-        Ok(Vocabulary { factory, size })
+        Ok(Vocabulary { factory, size, end })
     }
 
     /// A constraint at its start.
@@ -69,7 +70,7 @@ impl Vocabulary {
             Rule::Lark(text) => TopLevelGrammar::from_lark(text.to_string()),
         };
         let parser = self.factory.create_parser(grammar).map_err(|e| failed("the rule is not understood", e))?;
-        Ok(Constraint { matcher: Matcher::new(Ok(parser)), size: self.size })
+        Ok(Constraint { matcher: Matcher::new(Ok(parser)), size: self.size, end: self.end })
     }
 }
 
@@ -77,6 +78,7 @@ impl Vocabulary {
 pub struct Constraint {
     matcher: Matcher,
     size: usize,
+    end: u32,
 }
 
 impl Constraint {
@@ -94,6 +96,10 @@ impl Constraint {
     /// # Errors
     /// [`Error::InvalidValue`] for one that was not allowed.
     pub fn take(&mut self, token: u32) -> Result<()> {
+        if token == self.end && self.is_complete() && !self.matcher.is_error() {
+            // Nothing could follow, so that the rule has ended by itself.
+            return Ok(());
+        }
         self.matcher.consume_token(token).map_err(|e| failed("a token that the rule does not allow", e))
     }
 

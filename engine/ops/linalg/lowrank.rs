@@ -60,6 +60,9 @@ fn svd_lowrank_body(a: &Tensor, q: Option<i64>, niter: Option<i64>, m: Option<&T
         Some(m) if m.dtype() != a.dtype() => {
             return Err(Error::dtype(op, "Expected A and M to have the same dtype", &[a.dtype(), m.dtype()]));
         }
+        Some(m) if !crate::shape::broadcast(op, m.shape(), a.shape()).is_ok_and(|s| s.as_slice() == a.shape()) => {
+            return Err(Error::shape(op, "expected M to be expandable to A's shape", &[a.shape(), m.shape()]));
+        }
         Some(m) => Some(crate::ops::view::expand_to(m, a.shape())?),
         None => None,
     };

@@ -50,3 +50,9 @@ def test_a_matrix_that_is_not_finite_leaves_the_others_exponentials_alone(device
     both = lucid.stack([lucid.full((2, 2), float("nan")), sound]).to(device).matrix_exp().cpu()
     assert both[0].isnan().all()
     assert lucid.allclose(both[1], sound.matrix_exp(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(0, 0, 5, 0), (2, 1, 1), (3,)])
+def test_a_mean_that_is_no_matrix_of_the_others_shape_is_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(RuntimeError, match="svd_lowrank"):
+        lucid.svd_lowrank(lucid.ones(1, 1, 1), M=lucid.empty(shape))
