@@ -19,7 +19,7 @@ from lucid.llm.tools import CallParser
 MOST_CHOICES = 128
 
 
-class Refused(Exception):
+class Refused(errors.ValueError):
     """A request that is answered with an error."""
 
     def __init__(self, message: str, status: int = 400, param: str | None = None, code: str | None = None) -> None:

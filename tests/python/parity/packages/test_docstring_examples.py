@@ -25,7 +25,6 @@ MODULES = [
     "hub",
     "jit",
     "jit._future",
-    "library",
     "nn.attention",
     "nn.attention.flex_attention",
     "signal.windows",
