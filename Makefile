@@ -129,6 +129,7 @@ test-fast: build
 
 lint: build
 	$(CARGO) fmt --all --check
+	$(BIN)/python tools/format_rows.py --check
 	$(CARGO) clippy --quiet --release --workspace --all-targets -- -D warnings
 	$(BIN)/ruff check .
 	$(BIN)/python py/tools/stubs.py --check

@@ -3,10 +3,11 @@
 //! The steps of a call are those that it numbers alike, seen from the node of its result on; results know that they are, by what
 //! they were told. Recording knows nothing of it.
 
-use super::graph::{Given, GraphNode};
+use super::graph::GraphNode;
 use super::node::{Edge, Grads, InputMeta, Kind, Node};
 use super::saved_attributes::{ArgSource, SavedArg, SavedAttribute};
 use super::unbroadcast::unbroadcast;
+use crate::compat::node_names::Given;
 use crate::ops::OpRow;
 use crate::{sparse, Result, Tensor};
 use std::collections::hash_map::Entry;

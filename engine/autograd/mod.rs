@@ -47,7 +47,7 @@ pub use modes::{
     set_layout_enforced, set_tracer, Former, Pack, SavedTensorHooks, Tracer, Unpack,
 };
 pub(crate) use modes::{op_name, piecewise_linear, with_grad, with_grad_layout, GradLayoutGuard, GradLayoutRule};
-pub(crate) use node::{Ctx, Edge, Grads, SplitInfo};
+pub(crate) use node::{Ctx, Edge, Grads, Kind, Node, SplitInfo};
 pub(crate) use record::{
     apart, as_input, before, check_followed, check_in_place, edge_of, has_seen, record, record_fill, record_pieces,
     record_view, record_write, requires_grad, unviewed,

@@ -14,4 +14,6 @@ pub mod optim;
 mod primitive;
 
 pub use lucid_core::*;
+#[doc(hidden)]
+pub use lucid_rows::rows;
 pub use primitive::{Meta, Prim};

@@ -12,90 +12,104 @@ use crate::{DType, Error, Result, Scalar, Tensor};
 #[doc(hidden)]
 macro_rules! activation_ops {
     ($cb:ident) => {
-        $cb! { "activation" :
+        $crate::rows! { $cb "activation" :
             /// `scale · (max(x, 0) + min(0, alpha (e^x - 1)))` with the constants of Klambauer et al. (2017).
             function selu(input: Tensor) -> Tensor {
-                [no_out] Keep Yes DTypes::FLOAT, Same,
-                run selu_body, torch "", samples ["N(3, 4)"],
-                example ["assert_close(selu(&tensor([-1.0, 1.0])?)?, [-1.11133, 1.05070]);"]
+                out: none, dtypes: FLOAT, result: Same,
+                run: selu_body, node: |given| ("elu", given.in_place()),
+                samples: ["N(3, 4)"],
+                example: ["assert_close(selu(&tensor([-1.0, 1.0])?)?, [-1.11133, 1.05070]);"],
             }
             /// `max(x, 0) + min(0, alpha (e^(x/alpha) - 1))` (Barron, 2017).
             function celu(input: Tensor, alpha: Float = 1.0) -> Tensor {
-                [no_out] Keep Yes DTypes::FLOAT, Same,
-                run celu_body, torch "", samples ["N(3, 4)", "N(3, 4), 0.6"],
-                example ["assert_close(celu(&tensor([-1.0, 1.0])?, 2.0)?, [-0.78694, 1.0]);"]
+                out: none, dtypes: FLOAT, result: Same,
+                run: celu_body, node: |given| ("celu", given.in_place()),
+                samples: ["N(3, 4)", "N(3, 4), 0.6"],
+                example: ["assert_close(celu(&tensor([-1.0, 1.0])?, 2.0)?, [-0.78694, 1.0]);"],
             }
             /// `x · tanh(log(1 + e^x))` (Misra, 2019).
             function mish(input: Tensor) -> Tensor {
-                [] Keep Yes DTypes::FLOAT, Same,
-                run mish_body, torch "nn.functional.mish", samples ["N(3, 4)"],
-                example ["assert_close(mish(&tensor([0.0, 1.0])?)?, [0.0, 0.86510]);"]
+                dtypes: FLOAT, result: Same,
+                run: mish_body, torch: "nn.functional.mish",
+                samples: ["N(3, 4)"],
+                example: ["assert_close(mish(&tensor([0.0, 1.0])?)?, [0.0, 0.86510]);"],
             }
             /// `x · min(max(x + 3, 0), 6) / 6` (Howard et al., 2019).
             function hardswish(input: Tensor) -> Tensor {
-                [] Keep Yes DTypes::FLOAT, Same,
-                run hardswish_body, torch "nn.functional.hardswish", samples ["N(3, 4)", "P(4, lo=3.5, hi=5.0)"],
-                example ["assert_close(hardswish(&tensor([-4.0, 1.0, 4.0])?)?, [0.0, 0.66667, 4.0]);"]
+                dtypes: FLOAT, result: Same,
+                run: hardswish_body, torch: "nn.functional.hardswish",
+                samples: ["N(3, 4)", "P(4, lo=3.5, hi=5.0)"],
+                example: ["assert_close(hardswish(&tensor([-4.0, 1.0, 4.0])?)?, [0.0, 0.66667, 4.0]);"],
             }
             /// `min(max(x + 3, 0), 6) / 6`.
             function hardsigmoid(input: Tensor) -> Tensor {
-                [] Keep Yes DTypes::FLOAT, Same,
-                run hardsigmoid_body, torch "nn.functional.hardsigmoid", samples ["N(3, 4)", "P(4, lo=3.5, hi=5.0)"],
-                example ["assert_close(hardsigmoid(&tensor([-4.0, 0.0, 4.0])?)?, [0.0, 0.5, 1.0]);"]
+                dtypes: FLOAT, result: Same,
+                run: hardsigmoid_body, torch: "nn.functional.hardsigmoid",
+                samples: ["N(3, 4)", "P(4, lo=3.5, hi=5.0)"],
+                example: ["assert_close(hardsigmoid(&tensor([-4.0, 0.0, 4.0])?)?, [0.0, 0.5, 1.0]);"],
             }
             /// `x` held within `min_val` to `max_val`. No gradient at the bounds themselves.
             function hardtanh(input: Tensor, min_val: Float = -1.0, max_val: Float = 1.0) -> Tensor {
-                [piecewise_linear] Keep Yes DTypes::REAL, Same,
-                run hardtanh_body, torch "nn.functional.hardtanh", samples ["N(3, 4)", "N(3, 4), -0.4, 0.7"],
-                example ["assert_close(hardtanh(&tensor([-2.0, 0.5, 2.0])?, -1.0, 1.0)?, [-1.0, 0.5, 1.0]);"]
+                flags: [piecewise_linear], dtypes: REAL, result: Same,
+                run: hardtanh_body, torch: "nn.functional.hardtanh",
+                samples: ["N(3, 4)", "N(3, 4), -0.4, 0.7"],
+                example: ["assert_close(hardtanh(&tensor([-2.0, 0.5, 2.0])?, -1.0, 1.0)?, [-1.0, 0.5, 1.0]);"],
             }
             /// `log(1 / (1 + e^-x))`, without overflow.
             function logsigmoid(input: Tensor) -> Tensor {
-                [] Own Yes DTypes::FLOAT, Same,
-                run logsigmoid_body, torch "nn.functional.logsigmoid", samples ["N(3, 4)"],
-                example ["assert_close(logsigmoid(&tensor([0.0, -1000.0])?)?, [-0.69315, -1000.0]);"]
+                amp: Own, dtypes: FLOAT, result: Same,
+                run: logsigmoid_body, node: "log_sigmoid", torch: "nn.functional.logsigmoid",
+                samples: ["N(3, 4)"],
+                example: ["assert_close(logsigmoid(&tensor([0.0, -1000.0])?)?, [-0.69315, -1000.0]);"],
             }
             /// `x / (1 + |x|)`.
             function softsign(input: Tensor) -> Tensor {
-                [steps no_out] Keep Yes DTypes::ALL, Float,
-                run softsign_body, torch "nn.functional.softsign", samples ["N(3, 4)"],
-                example ["assert_close(softsign(&tensor([-1.0, 3.0])?)?, [-0.5, 0.75]);"]
+                out: none, flags: [steps], dtypes: ALL, result: Float,
+                run: softsign_body, node: "div", torch: "nn.functional.softsign",
+                samples: ["N(3, 4)"],
+                example: ["assert_close(softsign(&tensor([-1.0, 3.0])?)?, [-0.5, 0.75]);"],
             }
             /// `x - tanh(x)`.
             function tanhshrink(input: Tensor) -> Tensor {
-                [steps no_out] Keep Yes DTypes::NUMERIC, Float,
-                run tanhshrink_body, torch "nn.functional.tanhshrink", samples ["N(3, 4)"],
-                example ["assert_close(tanhshrink(&tensor([0.0, 1.0])?)?, [0.0, 0.23841]);"]
+                out: none, flags: [steps], dtypes: NUMERIC, result: Float,
+                run: tanhshrink_body, node: "sub", torch: "nn.functional.tanhshrink",
+                samples: ["N(3, 4)"],
+                example: ["assert_close(tanhshrink(&tensor([0.0, 1.0])?)?, [0.0, 0.23841]);"],
             }
             /// `x` where `|x| > lambd`, else 0.
             function hardshrink(input: Tensor, lambd: Float = 0.5) -> Tensor {
-                [piecewise_linear] Keep Yes DTypes::FLOAT, Same,
-                run hardshrink_body, torch "nn.functional.hardshrink", samples ["N(3, 4)", "N(3, 4), 0.9"],
-                example ["assert_close(hardshrink(&tensor([-1.0, 0.3, 1.0])?, 0.5)?, [-1.0, 0.0, 1.0]);"]
+                flags: [piecewise_linear], dtypes: FLOAT, result: Same,
+                run: hardshrink_body, torch: "nn.functional.hardshrink",
+                samples: ["N(3, 4)", "N(3, 4), 0.9"],
+                example: ["assert_close(hardshrink(&tensor([-1.0, 0.3, 1.0])?, 0.5)?, [-1.0, 0.0, 1.0]);"],
             }
             /// `x` moved towards 0 by `lambd`, and 0 within it.
             function softshrink(input: Tensor, lambd: Float = 0.5) -> Tensor {
-                [piecewise_linear] Keep Yes DTypes::FLOAT, Same,
-                run softshrink_body, torch "nn.functional.softshrink", samples ["N(3, 4)", "N(3, 4), 0.9"],
-                example ["assert_close(softshrink(&tensor([-1.0, 0.3, 1.0])?, 0.5)?, [-0.5, 0.0, 0.5]);"]
+                flags: [piecewise_linear], dtypes: FLOAT, result: Same,
+                run: softshrink_body, torch: "nn.functional.softshrink",
+                samples: ["N(3, 4)", "N(3, 4), 0.9"],
+                example: ["assert_close(softshrink(&tensor([-1.0, 0.3, 1.0])?, 0.5)?, [-0.5, 0.0, 0.5]);"],
             }
             /// `x` where `x > threshold`, else `value`.
             function threshold(input: Tensor, threshold: Float, value: Float) -> Tensor {
-                [piecewise_linear] Keep Yes DTypes::REAL, Same,
-                run threshold_body, torch "nn.functional.threshold", samples ["N(3, 4), 0.2, 5.0"],
-                example ["assert_close(threshold(&tensor([1.0, 3.0])?, 2.0, -7.0)?, [-7.0, 3.0]);"]
+                flags: [piecewise_linear], dtypes: REAL, result: Same,
+                run: threshold_body, node: |given| ("threshold", given.in_place()), torch: "nn.functional.threshold",
+                samples: ["N(3, 4), 0.2, 5.0"],
+                example: ["assert_close(threshold(&tensor([1.0, 3.0])?, 2.0, -7.0)?, [-7.0, 3.0]);"],
             }
             /// `x` above 0, `weight · x` below; `weight` has one element, or one per channel (the second dimension).
             function prelu(input: Tensor, weight: Tensor) -> Tensor {
-                [no_out piecewise_linear] Low Yes DTypes::FLOAT, Same,
-                run prelu_body, torch "nn.functional.prelu", samples ["N(3, 4), N(1)", "N(2, 3, 4), N(3)"],
-                example ["assert_close(prelu(&tensor([[-1.0, -1.0]])?, &tensor([0.1, 0.2])?)?, [[-0.1, -0.2]]);"]
+                out: none, flags: [piecewise_linear], amp: Low, dtypes: FLOAT, result: Same,
+                run: prelu_body, node: "prelu_kernel", torch: "nn.functional.prelu",
+                samples: ["N(3, 4), N(1)", "N(2, 3, 4), N(3)"],
+                example: ["assert_close(prelu(&tensor([[-1.0, -1.0]])?, &tensor([0.1, 0.2])?)?, [[-0.1, -0.2]]);"],
             }
             /// The first half along `dim` times the sigmoid of the second (Dauphin et al., 2017).
             function glu(input: Tensor, dim: Dim = -1) -> Tensor {
-                [no_out] Keep Yes DTypes::FLOAT, Same,
-                run glu_body, torch "nn.functional.glu", samples ["N(3, 4)", "N(4, 3, 2), 0"],
-                example ["assert_close(glu(&tensor([4.0, 0.0])?, -1)?, [2.0]);"]
+                out: none, dtypes: FLOAT, result: Same,
+                run: glu_body, torch: "nn.functional.glu",
+                samples: ["N(3, 4)", "N(4, 3, 2), 0"],
+                example: ["assert_close(glu(&tensor([4.0, 0.0])?, -1)?, [2.0]);"],
             }
         }
     };

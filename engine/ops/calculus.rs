@@ -11,42 +11,63 @@ use crate::{shape, Error, Result, Scalar, Tensor};
 #[macro_export]
 #[doc(hidden)]
 macro_rules! calculus_ops {
-    ($cb:ident) => { $cb! { "calculus" :
-        /// The `n`-th differences of neighbours along `dim`, with `prepend` and `append` joined on first. For `bool`, where
-        /// neighbours differ.
+    ($cb:ident) => { $crate::rows! { $cb "calculus" :
+        /// The `n`-th differences of neighbours along `dim`, with `prepend` and `append` joined on first. For `bool`,
+        /// where neighbours differ.
         method diff(n: Int = 1, dim: Dim = -1, prepend: OptTensor = None, append: OptTensor = None) -> Tensor {
-            [steps out_rule] Keep Yes DTypes::ALL, Same,
-            run diff_body, torch "", samples ["N(5)", "N(3, 4), 2, 0", "N(3, 4), 1, 1, N(3, 2), N(3, 1)", "N(3, 4), 0", "N(3), 5"],
-            example ["assert_close(tensor([1, 4, 9, 16])?.diff(1, -1, None, None)?, [3, 5, 7]);"]
+            out: rule, flags: [steps], dtypes: ALL, result: Same,
+            run: diff_body, node: "sub",
+            samples: ["N(5)", "N(3, 4), 2, 0", "N(3, 4), 1, 1, N(3, 2), N(3, 1)", "N(3, 4), 0", "N(3), 5"],
+            example: ["assert_close(tensor([1, 4, 9, 16])?.diff(1, -1, None, None)?, [3, 5, 7]);"],
         }
-        /// The integral along `dim` by the trapezoidal rule, over points `x` or `dx` apart. `x` is a vector along `dim`, or
-        /// broadcasts against `y` once the differences of its neighbours are taken.
+        /// The integral along `dim` by the trapezoidal rule, over points `x` or `dx` apart. `x` is a vector along
+        /// `dim`, or broadcasts against `y` once the differences of its neighbours are taken.
         function trapezoid(y: Tensor, x: SomeTensor = None; dx: Number = 1, dim: Dim = -1) -> Tensor {
-            [steps no_out] Keep Yes DTypes::NUMERIC, Same,
-            run trapezoid_body, torch "", samples ["N(3, 4)", "N(3, 4), N(4)", "N(3, 4), dx=0.5, dim=0", "N(3, 4), N(3, 4)", "N(2, 1, 3), N(4, 3)", "N(3, 1), N(3, 4), dim=0"],
-            example ["assert_close(trapezoid(&tensor([1.0, 2.0, 4.0])?, None, 1, -1)?, 4.5);"]
+            out: none, flags: [steps], dtypes: NUMERIC, result: Same,
+            run: trapezoid_body,
+            samples: [
+                "N(3, 4)",
+                "N(3, 4), N(4)",
+                "N(3, 4), dx=0.5, dim=0",
+                "N(3, 4), N(3, 4)",
+                "N(2, 1, 3), N(4, 3)",
+                "N(3, 1), N(3, 4), dim=0",
+            ],
+            example: ["assert_close(trapezoid(&tensor([1.0, 2.0, 4.0])?, None, 1, -1)?, 4.5);"],
         }
         /// The running integral along `dim` by the trapezoidal rule, over points `x` or `dx` apart, as
         /// [`trapezoid`](crate::ops::calculus::trapezoid) takes them.
         function cumulative_trapezoid(y: Tensor, x: SomeTensor = None; dx: Number = 1, dim: Dim = -1) -> Tensor {
-            [steps no_out] Keep Yes DTypes::NUMERIC, Same,
-            run cumulative_trapezoid_body, torch "", samples ["N(3, 4)", "N(3, 4), N(4)", "N(3, 4), dx=0.5, dim=0"],
-            example ["assert_close(cumulative_trapezoid(&tensor([1.0, 2.0, 4.0])?, None, 1, -1)?, [1.5, 4.5]);"]
+            out: none, flags: [steps], dtypes: NUMERIC, result: Same,
+            run: cumulative_trapezoid_body,
+            samples: ["N(3, 4)", "N(3, 4), N(4)", "N(3, 4), dx=0.5, dim=0"],
+            example: ["assert_close(cumulative_trapezoid(&tensor([1.0, 2.0, 4.0])?, None, 1, -1)?, [1.5, 4.5]);"],
         }
-        /// The derivative along each dimension of `dim` (of all, where none is given) by differences: one tensor for each.
+        /// The derivative along each dimension of `dim` (of all, where none is given) by differences: one tensor for
+        /// each.
         /// `spacing` is the distance of neighbours, one for all dimensions or one for each, or for each a vector of
-        /// coordinates. Inside it is second order, from both neighbours; at the ends of order `edge_order`, 1 or 2, from the
+        /// coordinates. Inside it is second order, from both neighbours; at the ends of order `edge_order`, 1 or 2,
+        /// from the
         /// nearest `edge_order + 1` elements, which every dimension must have. Integers give the default float.
-        function gradient(input: Tensor; spacing: Spacing = &$crate::ops::Spacing::Number($crate::Scalar::ONE), dim: OptDims = None, edge_order: Int = 1) -> Tensors {
-            [steps no_out] Keep Yes DTypes::NUMERIC.less(DTypes::of(&[$crate::DType::U8])), Own,
-            run gradient_body, torch "", samples [
-                "N(5)", "N(3, 4)", "N(3, 4), dim=1, spacing=0.5", "N(3, 4), spacing=[2, 0.5], edge_order=2", "N(3, 4), spacing=[ASC(3), ASC(4)], edge_order=2",
-                "N(3, 4), dim=[-1], spacing=[ASC(4)]", "N(4, 3, 3), dim=(2, 0), spacing=-2"
+        function gradient(
+            input: Tensor; spacing: Spacing = &$crate::ops::Spacing::Number($crate::Scalar::ONE), dim: OptDims = None,
+            edge_order: Int = 1
+        ) -> Tensors {
+            out: none, flags: [steps], dtypes: NUMERIC.less(DTypes::of(&[$crate::DType::U8])), result: Own,
+            run: gradient_body,
+            samples: [
+                "N(5)",
+                "N(3, 4)",
+                "N(3, 4), dim=1, spacing=0.5",
+                "N(3, 4), spacing=[2, 0.5], edge_order=2",
+                "N(3, 4), spacing=[ASC(3), ASC(4)], edge_order=2",
+                "N(3, 4), dim=[-1], spacing=[ASC(4)]",
+                "N(4, 3, 3), dim=(2, 0), spacing=-2",
             ],
-            example [
+            example: [
                 "let slopes = gradient(&tensor([1.0, 4.0, 9.0])?, &lucid::ops::Spacing::Number(1.into()), None, 1)?;",
                 "assert_close(&slopes[0], [3.0, 4.0, 5.0]);",
-            ]
+            ],
         }
     }};
 }

@@ -13,72 +13,85 @@ use crate::{DType, Error, Result, Tensor};
 #[doc(hidden)]
 macro_rules! complex_ops {
     ($cb:ident) => {
-        $cb! { "complex" :
+        $crate::rows! { $cb "complex" :
             /// The complex numbers of these real and imaginary parts: complex64 of float32, complex128 of float64.
             function complex(real: Tensor, imag: Tensor) -> Tensor {
-                [own_out] Keep Yes DTypes::WIDE, Own,
-                run complex_body, torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(4)"],
-                example ["assert_close(complex(&tensor([1.0, 2.0])?, &tensor([3.0, 4.0])?)?, [(1.0, 3.0), (2.0, 4.0)]);"]
+                out: own, dtypes: WIDE, result: Own,
+                run: complex_body,
+                samples: ["N(3, 4), N(3, 4)", "N(3, 4), N(4)"],
+                example: [
+                    "assert_close(complex(&tensor([1.0, 2.0])?, &tensor([3.0, 4.0])?)?, [(1.0, 3.0), (2.0, 4.0)]);",
+                ],
             }
             /// The complex numbers `abs · e^(i angle)`: complex64 of float32, complex128 of float64.
             function polar(abs: Tensor, angle: Tensor) -> Tensor {
-                [own_out piecewise_linear] FullCpu Yes DTypes::WIDE, Own,
-                run polar_body, torch "", samples ["P(3, 4), N(3, 4)", "P(3, 4), N(4)"],
-                example ["assert_close(polar(&tensor([2.0])?, &tensor([1.57080])?)?, [(0.0, 2.0)]);"]
+                out: own, flags: [piecewise_linear], amp: FullCpu, dtypes: WIDE, result: Own,
+                run: polar_body,
+                samples: ["P(3, 4), N(3, 4)", "P(3, 4), N(4)"],
+                example: ["assert_close(polar(&tensor([2.0])?, &tensor([1.57080])?)?, [(0.0, 2.0)]);"],
             }
             /// The real part, a view; a real tensor itself.
             function real(input: Tensor) -> Tensor {
-                [no_out] Keep Yes DTypes::ALL, Real,
-                run real_body, torch "", samples ["N(3, 4)", "N()"],
-                example ["assert_close(real(&tensor([(1.0, 3.0), (2.0, 4.0)])?)?, [1.0, 2.0]);"]
+                out: none, dtypes: ALL, result: Real,
+                run: real_body,
+                samples: ["N(3, 4)", "N()"],
+                example: ["assert_close(real(&tensor([(1.0, 3.0), (2.0, 4.0)])?)?, [1.0, 2.0]);"],
             }
             /// The imaginary part of a complex tensor, a view.
             function imag(input: Tensor) -> Tensor {
-                [steps no_out] Keep Yes DTypes::COMPLEX, Real,
-                run imag_body, torch "", samples ["N(3, 4)", "N()"],
-                example ["assert_close(imag(&tensor([(1.0, 3.0), (2.0, 4.0)])?)?, [3.0, 4.0]);"]
+                out: none, flags: [steps], dtypes: COMPLEX, result: Real,
+                run: imag_body, node: "select",
+                samples: ["N(3, 4)", "N()"],
+                example: ["assert_close(imag(&tensor([(1.0, 3.0), (2.0, 4.0)])?)?, [3.0, 4.0]);"],
             }
             /// The angle in radians, in -π to π; of real numbers 0 or π. NaN stays NaN, and the gradient at 0 is 0.
             method angle() -> Tensor {
-                [] Keep Yes DTypes::ALL, Own,
-                run angle_body, torch "", samples ["N(3, 4)"],
-                example ["assert_close(tensor([(1.0, 1.0), (0.0, -1.0)])?.angle()?, [0.78540, -1.57080]);"]
+                dtypes: ALL, result: Own,
+                run: angle_body,
+                samples: ["N(3, 4)"],
+                example: ["assert_close(tensor([(1.0, 1.0), (0.0, -1.0)])?.angle()?, [0.78540, -1.57080]);"],
             }
             /// `x / |x|`, 0 at 0; of real numbers the sign.
             method sgn() -> Tensor {
-                [own_out inplace] Keep Yes DTypes::ALL, Same,
-                run sgn_body, torch "", samples ["N(3, 4)"],
-                example ["assert_close(tensor([(3.0, 4.0), (0.0, 0.0)])?.sgn()?, [(0.6, 0.8), (0.0, 0.0)]);"]
+                in_place: yes, out: own, dtypes: ALL, result: Same,
+                run: sgn_body,
+                samples: ["N(3, 4)"],
+                example: ["assert_close(tensor([(3.0, 4.0), (0.0, 0.0)])?.sgn()?, [(0.6, 0.8), (0.0, 0.0)]);"],
             }
             /// True where the imaginary part is zero: everywhere for real tensors.
             method isreal() -> Tensor {
-                [no_out nograd] Keep Yes DTypes::ALL, Bool,
-                run isreal_body, torch "", samples ["N(3, 4)"],
-                example ["assert_close(tensor([(1.0, 0.0), (1.0, 2.0)])?.isreal()?, [true, false]);"]
+                out: none, flags: [no_gradient], dtypes: ALL, result: Bool,
+                run: isreal_body,
+                samples: ["N(3, 4)"],
+                example: ["assert_close(tensor([(1.0, 0.0), (1.0, 2.0)])?.isreal()?, [true, false]);"],
             }
             /// The tensor itself: conjugation is never put off here.
             method resolve_conj() -> Tensor {
-                [no_out] Keep Yes DTypes::ALL, Same,
-                run itself, torch "", samples ["N(3, 4)"],
-                example ["assert_close(tensor([(1.0, 2.0)])?.resolve_conj()?, [(1.0, 2.0)]);"]
+                out: none, dtypes: ALL, result: Same,
+                run: itself,
+                samples: ["N(3, 4)"],
+                example: ["assert_close(tensor([(1.0, 2.0)])?.resolve_conj()?, [(1.0, 2.0)]);"],
             }
             /// The tensor itself: negation is never put off here.
             method resolve_neg() -> Tensor {
-                [no_out] Keep Yes DTypes::ALL, Same,
-                run itself, torch "", samples ["N(3, 4)"],
-                example ["assert_close(tensor([1.0, -2.0])?.resolve_neg()?, [1.0, -2.0]);"]
+                out: none, dtypes: ALL, result: Same,
+                run: itself,
+                samples: ["N(3, 4)"],
+                example: ["assert_close(tensor([1.0, -2.0])?.resolve_neg()?, [1.0, -2.0]);"],
             }
             /// Is conjugation put off? Never.
             method is_conj() -> Truth {
-                [no_out nograd] Keep Yes DTypes::ALL, Bool,
-                run never, torch "", samples ["N(3, 4)"],
-                example ["assert!(!tensor([(1.0, 2.0)])?.conj_physical()?.is_conj()?);"]
+                out: none, flags: [no_gradient], dtypes: ALL, result: Bool,
+                run: never,
+                samples: ["N(3, 4)"],
+                example: ["assert!(!tensor([(1.0, 2.0)])?.conj_physical()?.is_conj()?);"],
             }
             /// Is negation put off? Never.
             method is_neg() -> Truth {
-                [no_out nograd] Keep Yes DTypes::ALL, Bool,
-                run never, torch "", samples ["N(3, 4)"],
-                example ["assert!(!tensor([1.0])?.neg()?.is_neg()?);"]
+                out: none, flags: [no_gradient], dtypes: ALL, result: Bool,
+                run: never,
+                samples: ["N(3, 4)"],
+                example: ["assert!(!tensor([1.0])?.neg()?.is_neg()?);"],
             }
         }
     };

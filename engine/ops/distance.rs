@@ -13,52 +13,89 @@ use crate::{autograd, DType, Error, Result, Scalar, Tensor};
 #[macro_export]
 #[doc(hidden)]
 macro_rules! metric_ops {
-    ($cb:ident) => { $cb! { "metric" :
-        /// The `p`-norm over `dim` (all by default), `(Σ|x|^p)^(1/p)`: for `p` = ∞ and -∞ the largest and smallest |x|, for 0
-        /// the number of elements that are not zero.
+    ($cb:ident) => { $crate::rows! { $cb "metric" :
+        /// The `p`-norm over `dim` (all by default), `(Σ|x|^p)^(1/p)`: for `p` = ∞ and -∞ the largest and smallest |x|,
+        /// for 0 the number of elements that are not zero.
         method norm(p: Number = 2, dim: OptDims = None, keepdim: Bool = false; dtype: OptDtype = None) -> Tensor {
-            [own_out only_function] FullGpu Yes DTypes::INEXACT, Real,
-            run norm_body, torch "", samples ["N(3, 4)", "N(3, 4), 1, 1", "N(3, 4), 3, (0, 1), True", "N(3, 4), float('inf'), 0", "N(3, 4), -float('inf'), 0", "N(3, 4), 0, 1", "N(3, 4), 0.5, 1", "N(3, 4), -1, 1"],
-            example [
+            python: function, out: own, amp: FullGpu, dtypes: INEXACT, result: Real,
+            run: norm_body, node: "linalg_vector_norm",
+            samples: [
+                "N(3, 4)",
+                "N(3, 4), 1, 1",
+                "N(3, 4), 3, (0, 1), True",
+                "N(3, 4), float('inf'), 0",
+                "N(3, 4), -float('inf'), 0",
+                "N(3, 4), 0, 1",
+                "N(3, 4), 0.5, 1",
+                "N(3, 4), -1, 1",
+            ],
+            example: [
                 "let x = tensor([[3.0, -4.0], [0.0, 5.0]])?;",
                 "assert_close(x.norm(2, Some(&[1]), false, None)?, [5.0, 5.0]);",
                 "assert_close(x.norm(f64::INFINITY, None, false, None)?, 5.0);",
-            ]
+            ],
         }
         /// The `p`-norm of `input - other`.
         method dist(other: Tensor, p: Number = 2) -> Tensor {
-            [no_out] FullGpu Yes DTypes::FLOAT, Same,
-            run dist_body, torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(4), 1", "N(3), N(3), float('inf')", "N(3), N(3), 3.5"],
-            example ["assert_close(tensor([1.0, 2.0])?.dist(&tensor([4.0, 6.0])?, 2)?, 5.0);"]
+            out: none, amp: FullGpu, dtypes: FLOAT, result: Same,
+            run: dist_body,
+            samples: ["N(3, 4), N(3, 4)", "N(3, 4), N(4), 1", "N(3), N(3), float('inf')", "N(3), N(3), 3.5"],
+            example: ["assert_close(tensor([1.0, 2.0])?.dist(&tensor([4.0, 6.0])?, 2)?, 5.0);"],
         }
-        /// The `p`-norms between each two rows of two (batches of) matrices. `compute_mode` says where for `p` = 2 the matrix
-        /// product is used, which is faster and less exact: by default above 25 rows.
+        /// The `p`-norms between each two rows of two (batches of) matrices. `compute_mode` says where for `p` = 2 the
+        /// matrix product is used, which is faster and less exact: by default above 25 rows.
         function cdist(x1: Tensor, x2: Tensor, p: Float = 2.0, compute_mode: OptText = None) -> Tensor {
-            [no_out] Full Yes DTypes::FLOAT, Same,
-            run cdist_body, torch "", samples ["N(3, 4), N(2, 4)", "N(2, 3, 4), N(5, 4), 1.0", "N(3, 4), N(2, 4), 3.0", "N(3, 4), N(2, 4), float('inf')", "N(30, 2), N(2, 2)", "N(3, 0), N(2, 0)", "N(0, 4), N(2, 4)"],
-            example [
+            out: none, amp: Full, dtypes: FLOAT, result: Same,
+            run: cdist_body,
+            samples: [
+                "N(3, 4), N(2, 4)",
+                "N(2, 3, 4), N(5, 4), 1.0",
+                "N(3, 4), N(2, 4), 3.0",
+                "N(3, 4), N(2, 4), float('inf')",
+                "N(30, 2), N(2, 2)",
+                "N(3, 0), N(2, 0)",
+                "N(0, 4), N(2, 4)",
+            ],
+            example: [
                 "let (a, b) = (tensor([[0.0, 0.0]])?, tensor([[3.0, 4.0], [1.0, 0.0]])?);",
                 "assert_close(cdist(&a, &b, 2.0, None)?, [[5.0, 1.0]]);",
-            ]
+            ],
         }
         /// The slices of dimension `dim` whose `p`-norm is above `maxnorm`, scaled down to it; the others as they are.
         method renorm(p: Float, dim: Dim, maxnorm: Float) -> Tensor {
-            [inplace] FullGpu Yes DTypes::FLOAT, Same,
-            run renorm_body, torch "", samples ["N(3, 4), 2, 0, 1.0", "N(3, 4), 1, 1, 2.0", "N(2, 3, 4), 2, -1, 1.5"],
-            example ["assert_close(tensor([[3.0, 4.0], [0.3, 0.4]])?.renorm(2.0, 0, 1.0)?, [[0.6, 0.8], [0.3, 0.4]]);"]
+            in_place: yes, amp: FullGpu, dtypes: FLOAT, result: Same,
+            run: renorm_body,
+            samples: ["N(3, 4), 2, 0, 1.0", "N(3, 4), 1, 1, 2.0", "N(2, 3, 4), 2, -1, 1.5"],
+            example: [
+                "assert_close(tensor([[3.0, 4.0], [0.3, 0.4]])?.renorm(2.0, 0, 1.0)?, [[0.6, 0.8], [0.3, 0.4]]);",
+            ],
         }
         /// The covariance matrix of variables in rows, observed in columns, over `n - correction`; `fweights` count
         /// observations, `aweights` weigh them.
         method cov(; correction: Int = 1, fweights: OptTensor = None, aweights: OptTensor = None) -> Tensor {
-            [steps no_out] Keep Yes DTypes::NUMERIC, Float,
-            run cov_body, torch "", samples ["N(3, 5)", "N(5)", "N(3, 5), correction=0", "N(3, 5), fweights=I(1, 4, 5)", "N(3, 5), aweights=FIXED(P(5))", "N(2, 5), fweights=I(1, 4, 5), aweights=FIXED(P(5))"],
-            example ["assert_close(tensor([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]])?.cov(1, None, None)?, [[1.0, -1.0], [-1.0, 1.0]]);"]
+            out: none, flags: [steps], dtypes: NUMERIC, result: Float,
+            run: cov_body, node: "squeeze",
+            samples: [
+                "N(3, 5)",
+                "N(5)",
+                "N(3, 5), correction=0",
+                "N(3, 5), fweights=I(1, 4, 5)",
+                "N(3, 5), aweights=FIXED(P(5))",
+                "N(2, 5), fweights=I(1, 4, 5), aweights=FIXED(P(5))",
+            ],
+            example: [
+                "assert_close(tensor([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]])?.cov(1, None, None)?, [[1.0, -1.0], [-1.0, \
+                1.0]]);",
+            ],
         }
         /// The correlation coefficients of variables in rows, observed in columns (Pearson).
         method corrcoef() -> Tensor {
-            [steps no_out] Keep Yes DTypes::NUMERIC, Float,
-            run corrcoef_body, torch "", samples ["N(3, 5)", "N(2, 6)"],
-            example ["assert_close(tensor([[1.0, 2.0, 3.0], [6.0, 4.0, 2.0]])?.corrcoef()?, [[1.0, -1.0], [-1.0, 1.0]]);"]
+            out: none, flags: [steps], dtypes: NUMERIC, result: Float,
+            run: corrcoef_body, node: ("clamp", 1),
+            samples: ["N(3, 5)", "N(2, 6)"],
+            example: [
+                "assert_close(tensor([[1.0, 2.0, 3.0], [6.0, 4.0, 2.0]])?.corrcoef()?, [[1.0, -1.0], [-1.0, 1.0]]);",
+            ],
         }
     }};
 }

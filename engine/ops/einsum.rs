@@ -15,50 +15,79 @@ use crate::{DType, Error, Result, Tensor};
 #[macro_export]
 #[doc(hidden)]
 macro_rules! einsum_ops {
-    ($cb:ident) => { $cb! { "einsum" :
-        /// Products summed as an equation says: `"ij,jk->ik"` is the matrix product. Each operand's dimensions get a letter;
-        /// letters that the right side lacks are summed over, equal letters of one operand are its diagonal, `...` stands
-        /// for dimensions that broadcast. Without `->` the letters that appear once are kept, in alphabetic order.
-        /// Operands are contracted from left to right.
+    ($cb:ident) => { $crate::rows! { $cb "einsum" :
+        /// Products summed as an equation says: `"ij,jk->ik"` is the matrix product. Each operand's dimensions get a
+        /// letter; letters that the right side lacks are summed over, equal letters of one operand are its diagonal,
+        /// `...` stands for dimensions that broadcast. Without `->` the letters that appear once are kept, in
+        /// alphabetic order. Operands are contracted from left to right.
         function einsum(equation: Text, operands: Tensors) -> Tensor {
-            [variadic] Low Yes DTypes::NUMERIC, Same,
-            run einsum_body, torch "", samples ["'ij,jk->ik', N(2, 3), N(3, 4)", "'bij,bjk->bik', N(2, 2, 3), N(2, 3, 2)", "'ii', N(3, 3)", "'ii->i', N(3, 3)", "'i,j->ij', N(2), N(3)", "'ij->ji', N(2, 3)", "'...ij,...jk->...ik', N(2, 2, 3), N(3, 4)", "'ij,kj,kl->il', N(2, 3), N(4, 3), N(4, 2)", "'ba,cb', N(2, 3), N(4, 2)", "'i,i->', N(3), N(3)", "'ij,ij->j', N(2, 3), N(1, 3)", "'...', N(2, 3)", "'ijk->', N(2, 1, 3)"],
-            example [
+            call: variadic, amp: Low, dtypes: NUMERIC, result: Same,
+            run: einsum_body,
+            samples: [
+                "'ij,jk->ik', N(2, 3), N(3, 4)",
+                "'bij,bjk->bik', N(2, 2, 3), N(2, 3, 2)",
+                "'ii', N(3, 3)",
+                "'ii->i', N(3, 3)",
+                "'i,j->ij', N(2), N(3)",
+                "'ij->ji', N(2, 3)",
+                "'...ij,...jk->...ik', N(2, 2, 3), N(3, 4)",
+                "'ij,kj,kl->il', N(2, 3), N(4, 3), N(4, 2)",
+                "'ba,cb', N(2, 3), N(4, 2)",
+                "'i,i->', N(3), N(3)",
+                "'ij,ij->j', N(2, 3), N(1, 3)",
+                "'...', N(2, 3)",
+                "'ijk->', N(2, 1, 3)",
+            ],
+            example: [
                 "let (a, b) = (tensor([[1.0, 2.0], [3.0, 4.0]])?, tensor([[0.0, 1.0], [1.0, 0.0]])?);",
-                r#"assert_close(einsum("ij,jk->ik", &[a.clone(), b])?, [[2.0, 1.0], [4.0, 3.0]]);"#,
+                r#"assert_close(einsum("ij,
+                jk->ik", &[a.clone(), b])?, [[2.0, 1.0], [4.0, 3.0]]);"#,
                 r#"assert_close(einsum("ii", &[a])?, 5.0);"#,
-            ]
+            ],
         }
-        /// The sum of products over pairs of dimensions: the last `dims` of `a` with the first of `b`, or the two lists given.
+        /// The sum of products over pairs of dimensions: the last `dims` of `a` with the first of `b`, or the two lists
+        /// given.
         function tensordot(a: Tensor, b: Tensor, dims: DimPairs = &$crate::ops::DimPairs::Count(2)) -> Tensor {
-            [steps] PromoteGpu Yes DTypes::NUMERIC, Same,
-            run tensordot_body, torch "", samples ["N(2, 3, 4), N(3, 4, 2)", "N(2, 3), N(3, 4), 1", "N(2), N(3), 0", "N(2, 3, 4), N(4, 2), ([0, 2], [1, 0])", "N(2, 3), N(1, 3), ([0], [0])"],
-            example [
+            flags: [steps], amp: PromoteGpu, dtypes: NUMERIC, result: Same,
+            run: tensordot_body, node: "view",
+            samples: [
+                "N(2, 3, 4), N(3, 4, 2)",
+                "N(2, 3), N(3, 4), 1",
+                "N(2), N(3), 0",
+                "N(2, 3, 4), N(4, 2), ([0, 2], [1, 0])",
+                "N(2, 3), N(1, 3), ([0], [0])",
+            ],
+            example: [
                 "let (a, b) = (tensor([[1.0, 2.0], [3.0, 4.0]])?, tensor([10.0, 1.0])?);",
                 "assert_close(tensordot(&a, &b, &lucid::ops::DimPairs::Count(1))?, [12.0, 34.0]);",
                 "assert_close(tensordot(&a, &b, &lucid::ops::DimPairs::Lists(vec![0], vec![0]))?, [13.0, 24.0]);",
-            ]
+            ],
         }
         /// The sum of products over the last dimension of both; with a 0-d tensor, the plain product.
         method inner(other: Tensor) -> Tensor {
-            [steps out_rule] Keep Yes DTypes::NUMERIC, Same,
-            run inner_body, torch "", samples ["N(3), N(3)", "N(2, 3), N(4, 3)", "N(2, 3), N()", "N(2, 3), N(3)"],
-            example ["assert_close(tensor([[1.0, 2.0], [3.0, 4.0]])?.inner(&tensor([10.0, 1.0])?)?, [12.0, 34.0]);"]
+            out: rule, flags: [steps], dtypes: NUMERIC, result: Same,
+            run: inner_body,
+            samples: ["N(3), N(3)", "N(2, 3), N(4, 3)", "N(2, 3), N()", "N(2, 3), N(3)"],
+            example: ["assert_close(tensor([[1.0, 2.0], [3.0, 4.0]])?.inner(&tensor([10.0, 1.0])?)?, [12.0, 34.0]);"],
         }
         /// The Kronecker product: every element of the first times the whole second tensor.
         method kron(other: Tensor) -> Tensor {
-            [steps casts_out] Keep Yes DTypes::NUMERIC, Same,
-            run kron_body, torch "", samples ["N(2, 3), N(3, 2)", "N(2), N(2, 2)", "N(), N(2)"],
-            example ["assert_close(tensor([1, 10])?.kron(&tensor([[1, 2], [3, 4]])?)?, [[1, 2, 10, 20], [3, 4, 30, 40]]);"]
+            out: cast, flags: [steps], dtypes: NUMERIC, result: Same,
+            run: kron_body, node: "unsafe_view",
+            samples: ["N(2, 3), N(3, 2)", "N(2), N(2, 2)", "N(), N(2)"],
+            example: [
+                "assert_close(tensor([1, 10])?.kron(&tensor([[1, 2], [3, 4]])?)?, [[1, 2, 10, 20], [3, 4, 30, 40]]);",
+            ],
         }
         /// The product of several matrices, in the order of multiplication that costs least.
         function chain_matmul(matrices: Tensors) -> Tensor {
-            [steps out_rule variadic] Low Yes DTypes::NUMERIC, Same,
-            run chain_matmul_body, torch "", samples ["N(2, 3), N(3, 4)", "N(2, 3), N(3, 4), N(4, 2), N(2, 5)", "N(2, 3)"],
-            example [
+            call: variadic, out: rule, flags: [steps], amp: Low, dtypes: NUMERIC, result: Same,
+            run: chain_matmul_body, node: "view",
+            samples: ["N(2, 3), N(3, 4)", "N(2, 3), N(3, 4), N(4, 2), N(2, 5)", "N(2, 3)"],
+            example: [
                 "let (a, b) = (tensor([[1.0, 2.0]])?, tensor([[3.0], [4.0]])?);",
                 "assert_close(chain_matmul(&[a, b, tensor([[2.0, 0.0]])?])?, [[22.0, 0.0]]);",
-            ]
+            ],
         }
     }};
 }

@@ -5,37 +5,10 @@
 
 mod in_place;
 
-/// Rust items from the rows of a family. A row reads
-///
-/// ```text
-/// /// Documentation.
-/// method name(p: Kind, q: Kind = default; k: Kind = default) -> Result {
-///     [inplace] Amp Determinism DTYPES ResultDType,
-///     prim Variant { payload: Type } Saves {|c, g| [gradient of input 0, …]},   (primitives only)
-///     run path[extra arguments], torch "name", samples ["arguments", …],
-///     example ["line of Rust", …]
-/// }
-/// ```
+/// Rust items from the rows of a family, in the form that `rows!` hands on (`engine/rows`, which says what a row may say).
 ///
 /// The lines of `example` are the doc test of the Rust method, or of the function where there is none; [`example`] says
 /// what they see.
-///
-/// `method` rows have a first parameter `input: Tensor` that is not written; `function` rows have none. `inplace` makes
-/// `method_`, which writes the result; so does `updates`, where the body takes a `Target` first and writes by itself.
-/// `restrides` makes a `method_` that writes nothing: the tensor itself becomes the view. `inplace of_reals` refuses complex
-/// tensors in place, `inplace of_doubles` those narrower than float64.
-/// `compares` makes that of a comparison, whose result the tape has as made of both operands.
-/// `unrecorded` makes one whose write the tape does not see.
-/// `only_inplace` rows have the in-place form alone in Python (`exponential_`), as PyTorch has no other.
-/// `casts_out` and `own_out` say which dtypes `out=` takes, where [`OutDType::of`](crate::ops::OutDType) has another rule.
-/// `no_out` says that PyTorch's function has no `out=` though those of the family have; `out_with p` that only the overload
-/// with the parameter `p` has.
-/// `out_rule` says that it depends on the arguments, as the row's function in [`out`](crate::ops::out) has it.
-/// `old_numbers` says that PyTorch still takes the numbers of keywords by position too, `add(x, alpha, y)`, with a warning.
-/// `piecewise_linear` says that the op is made of masks and of what is linear, so that the gradient of its gradient is zeros: PyTorch's ops
-/// have that where their parts lead nowhere.
-/// `steps` says that PyTorch makes it of other ops, whose steps the graph shows: it has no step of its own name.
-/// `nograd` says that there is no gradient; a function whose flags begin with it makes new tensors, with `requires_grad`.
 macro_rules! define_ops {
     ($family:literal $Enum:ident : $($rows:tt)*) => {
         $crate::ops::macros::define_op_row! { $Enum $($rows)* }
@@ -56,12 +29,11 @@ macro_rules! define_op_row {
         $(
             $(#[doc = $doc:literal])+
             $form:ident $name:ident $sig:tt -> $ret:ident {
-                [$($flag:ident)*] $amp:ident $det:tt $dtypes:expr, $result:ident,
+                $flags:tt $call:ident $in_place:ident $python:ident $out:tt $out_dtype:ident
+                $amp:ident $det:tt $dtypes:expr, $result:ident,
                 $(prim $Var:ident $({ $($pf:ident : $pt:ty),* $(,)? })? $saves:ident $grad:tt,)?
                 run $run:path $([$($extra:expr),*])?,
-                torch $torch:tt,
-                samples $samples:tt,
-                example $example:tt
+                node $node:tt, torch $torch:tt, samples $samples:tt, example $example:tt
             }
         )*
     ) => {
@@ -88,10 +60,11 @@ macro_rules! define_rows {
         $(
             $(#[doc = $doc:literal])+
             $form:ident $name:ident $sig:tt -> $ret:ident {
-                [$($flag:ident)*] $amp:ident $det:tt $dtypes:expr, $result:ident,
+                [$($flag:ident)*] $call:ident $in_place:ident $python:ident $out:tt $out_dtype:ident
+                $amp:ident $det:tt $dtypes:expr, $result:ident,
                 $(prim $Var:ident $({ $($pf:ident : $pt:ty),* $(,)? })? $saves:ident $grad:tt,)?
                 run $run:path $([$($extra:expr),*])?,
-                torch $torch:tt,
+                node $node:tt, torch $torch:tt,
                 samples [$($sample:literal),* $(,)?],
                 example [$($example:literal),+ $(,)?]
             }
@@ -105,8 +78,8 @@ macro_rules! define_rows {
             $(
                 #[doc = concat!("[`", stringify!($name), "`](super::", stringify!($name), ")")]
                 pub(crate) const $name: Schema = $crate::ops::macros::schema_of!{
-                    $form $family $name $sig $ret [$($flag)*] $amp $det $dtypes, $result,
-                    [$($Var $saves $grad)?] $torch [$($sample),*] concat!($($doc, "\n"),+)
+                    $form $family $name $sig $ret [$($flag)*] $call $in_place $python $out_dtype $amp $det $dtypes, $result,
+                    [$($Var $saves $grad)?] $node $torch [$($sample),*] concat!($($doc, "\n"),+)
                 };
             )*
         }
@@ -116,7 +89,7 @@ macro_rules! define_rows {
 
         $(
             $crate::ops::macros::define_fn!{
-                $form [$(#[doc = $doc])+ #[doc = op_doc!(rust $name)]] [$($example),+] $name $sig $ret [$($flag)*] $amp $run [$($($extra),*)?]
+                $form [$(#[doc = $doc])+ #[doc = op_doc!(rust $name)]] [$($example),+] $name $sig $ret [$($flag)*] $in_place $amp $run [$($($extra),*)?]
             }
         )*
     };
@@ -146,8 +119,8 @@ macro_rules! gradient {
 macro_rules! schema_of {
     (
         $form:ident $family:literal $name:ident ($($p:ident: $k:ident $(= $d:expr)?),* $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?) $ret:ident
-        [$($flag:ident)*] $amp:ident $det:tt $dtypes:expr, $result:ident,
-        [$($Var:ident $saves:ident $grad:tt)?] $torch:tt [$($sample:literal),*] $doc:expr
+        [$($flag:ident)*] $call:ident $in_place:ident $python:ident $out_dtype:ident $amp:ident $det:tt $dtypes:expr, $result:ident,
+        [$($Var:ident $saves:ident $grad:tt)?] $node:tt $torch:tt [$($sample:literal),*] $doc:expr
     ) => {
         Schema {
             name: $crate::ops::macros::plain(stringify!($name)),
@@ -157,12 +130,8 @@ macro_rules! schema_of {
             determinism: $crate::ops::macros::determinism!($det),
             dtypes: $dtypes,
             result: ResultDType::$result,
-            out: if $crate::ops::macros::has!(casts_out [$($flag)*]) {
-                OutDType::Cast
-            } else if $crate::ops::macros::has!(own_out [$($flag)*]) {
-                OutDType::Own
-            } else {
-                OutDType::of($family, ResultDType::$result, $crate::ops::macros::params!($form [$(Param {
+            out: $crate::ops::macros::out_dtype!($out_dtype OutDType::of($family, ResultDType::$result,
+                $crate::ops::macros::params!($form [$(Param {
                     name: $crate::ops::macros::plain(stringify!($p)),
                     kind: stringify!($k),
                     default: None,
@@ -172,22 +141,16 @@ macro_rules! schema_of {
                     kind: stringify!($kk),
                     default: None,
                     keyword_only: true,
-                },)*)?]))
-            },
-            out_rule: $crate::ops::macros::out_rule!($name [$($flag)*]),
+                },)*)?]))),
+            out_rule: $crate::ops::macros::out_rule!($out_dtype $name),
             saves: $crate::ops::macros::first!([$(Saves::$saves)?] Saves::Nothing),
-            method: $crate::ops::macros::has!(method [$form])
-                && !$crate::ops::macros::has!(only_function [$($flag)*])
-                && !$crate::ops::macros::has!(only_inplace [$($flag)*]),
-            in_place: $crate::ops::macros::has!(inplace [$($flag)*])
-                || $crate::ops::macros::has!(compares [$($flag)*])
-                || $crate::ops::macros::has!(unrecorded [$($flag)*])
-                || $crate::ops::macros::has!(updates [$($flag)*])
-                || $crate::ops::macros::has!(restrides [$($flag)*]),
+            method: $crate::ops::macros::has!(method [$form]) && $crate::ops::macros::has!($python [all method]),
+            in_place: !$crate::ops::macros::has!($in_place [none]),
             old_numbers: $crate::ops::macros::has!(old_numbers [$($flag)*]),
             primitive: $crate::ops::macros::first!([$({ let _ = stringify!($Var); true })?] false),
             differentiable: $crate::ops::macros::first!([$($crate::ops::macros::differs!($grad))?]
-                !$crate::ops::macros::has!(nograd [$($flag)*])),
+                !$crate::ops::macros::has!(no_gradient [$($flag)*]) && !$crate::ops::macros::has!($call [creates])),
+            node: $crate::ops::macros::node!($node),
             params: $crate::ops::macros::params!($form [$(Param {
                 name: $crate::ops::macros::plain(stringify!($p)),
                 kind: stringify!($k),
@@ -207,11 +170,43 @@ macro_rules! schema_of {
     };
 }
 
+/// Which dtypes `out=` takes, by the row's word, or else by the rule of its family.
+macro_rules! out_dtype {
+    (cast $family:expr) => {
+        OutDType::Cast
+    };
+    (own $family:expr) => {
+        OutDType::Own
+    };
+    ($auto:ident $family:expr) => {
+        $family
+    };
+}
+
 /// The rule for `out=` of a row that has one of its own.
 macro_rules! out_rule {
-    ($name:ident [out_rule $($rest:ident)*]) => { Some($crate::ops::out::$name) };
-    ($name:ident [$flag:ident $($rest:ident)*]) => { $crate::ops::macros::out_rule!($name [$($rest)*]) };
-    ($name:ident []) => { None };
+    (rule $name:ident) => {
+        Some($crate::ops::out::$name)
+    };
+    ($other:ident $name:ident) => {
+        None
+    };
+}
+
+/// The step's name in PyTorch's graph.
+macro_rules! node {
+    (()) => {
+        NodeName::Own
+    };
+    (($name:literal)) => {
+        NodeName::Is($name, 0)
+    };
+    ((($name:literal, $overload:literal))) => {
+        NodeName::Is($name, $overload)
+    };
+    ({$rule:expr}) => {
+        NodeName::By($rule)
+    };
 }
 
 macro_rules! determinism {
@@ -297,7 +292,7 @@ pub(crate) const fn contains(list: &[&str], word: &str) -> bool {
 /// The function of a row, its `Tensor` method, and its in-place form.
 macro_rules! define_fn {
     (method [$($doc:tt)*] [$($example:literal),+] $name:ident ($($p:ident: $k:ident $(= $d:expr)?),* $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?)
-        $ret:ident [$($flag:ident)*] $amp:ident $run:path [$($extra:expr),*]
+        $ret:ident [$($flag:ident)*] $in_place:ident $amp:ident $run:path [$($extra:expr),*]
     ) => {
         $($doc)*
         #[doc = ""]
@@ -327,11 +322,11 @@ macro_rules! define_fn {
             }
         }
         $crate::ops::macros::define_in_place!{
-            [$($flag)*] $name ($run) ($($p: $k,)* $($($kp: $kk,)*)?)
+            $in_place $name ($run) ($($p: $k,)* $($($kp: $kk,)*)?)
         }
     };
     (function [$($doc:tt)*] [$($example:literal),+] $name:ident ($($p:ident: $k:ident $(= $d:expr)?),* $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?)
-        $ret:ident [$($flag:ident)*] $amp:ident $run:path [$($extra:expr),*]
+        $ret:ident [$($flag:ident)*] $in_place:ident $amp:ident $run:path [$($extra:expr),*]
     ) => {
         $($doc)*
         #[doc = $crate::ops::macros::example!($($example),+)]
@@ -494,5 +489,5 @@ pub(crate) use lucid_ir::ops::macros::plain;
 pub(crate) use in_place::{apart, define_in_place, in_place_method};
 pub(crate) use {
     arg, define_composites, define_fn, define_op_row, define_ops, define_rows, determinism, differs, example, first,
-    gradient, has, hold, lend, look, out_rule, params, pass, schema_of, torch_path, with_autocast,
+    gradient, has, hold, lend, look, node, out_dtype, out_rule, params, pass, schema_of, torch_path, with_autocast,
 };

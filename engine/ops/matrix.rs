@@ -22,141 +22,219 @@ use norms::{largest_of, linalg_norm_body, matrix_norm_body, nuclear_norm_body, v
 #[macro_export]
 #[doc(hidden)]
 macro_rules! matrix_ops {
-    ($cb:ident) => { $cb! { "matrix" :
+    ($cb:ident) => { $crate::rows! { $cb "matrix" :
         /// The determinant of each matrix. The gradient is that of its cofactors, also where the matrix is singular.
         function linalg_det(A: Tensor) -> Tensor {
-            [] Full Yes DTypes::FACTORED, Same,
-            run linalg::det, torch "linalg.det", samples ["REG(2, 3, 3)", "N(0, 0)"],
-            example ["assert_close(linalg_det(&tensor([[1.0, 2.0], [3.0, 4.0]])?)?, -2.0);"]
+            amp: Full, dtypes: FACTORED, result: Same,
+            run: linalg::det, torch: "linalg.det",
+            samples: ["REG(2, 3, 3)", "N(0, 0)"],
+            example: ["assert_close(linalg_det(&tensor([[1.0, 2.0], [3.0, 4.0]])?)?, -2.0);"],
         }
         /// Sign and logarithm of the absolute value of the determinant of each matrix.
         function linalg_slogdet(A: Tensor) -> SignLogabsdet {
-            [] Full Yes DTypes::FACTORED, Same,
-            run linalg::slogdet, torch "linalg.slogdet", samples ["REG(2, 3, 3)", "REG(2, 2)"],
-            example [
+            amp: Full, dtypes: FACTORED, result: Same,
+            run: linalg::slogdet, torch: "linalg.slogdet",
+            samples: ["REG(2, 3, 3)", "REG(2, 2)"],
+            example: [
                 "let (sign, logabsdet) = linalg_slogdet(&tensor([[1.0, 2.0], [3.0, 4.0]])?)?;",
                 "assert_close(sign, -1.0);",
                 "assert_close(logabsdet, 2f64.ln());",
-            ]
+            ],
         }
-        /// The pseudoinverse of each matrix: singular values up to the larger of `atol` and `rtol` times the largest count as 0.
-        /// By default `rtol` is the larger side times the dtype's rounding. With `hermitian` the
-        /// matrices are symmetric: the lower half is read, and the gradient is that of matrices that stay so.
-        function linalg_pinv(A: Tensor; atol: OptOperand = None, rtol: OptOperand = None, hermitian: Bool = false) -> Tensor {
-            [casts_out] Full Yes DTypes::FACTORED, Same,
-            run pinv_body, torch "linalg.pinv", samples ["REG(3, 3)", "N(2, 4, 3)", "N(3, 5), rtol=1e-3", "N(0, 2)"],
-            example ["assert_close(linalg_pinv(&tensor([[2.0], [0.0]])?, None, None, false)?, [[0.5, 0.0]]);"]
+        /// The pseudoinverse of each matrix: singular values up to the larger of `atol` and `rtol` times the largest
+        /// count as 0. By default `rtol` is the larger side times the dtype's rounding. With `hermitian` the matrices
+        /// are symmetric: the lower half is read, and the gradient is that of matrices that stay so.
+        function linalg_pinv(
+            A: Tensor; atol: OptOperand = None, rtol: OptOperand = None, hermitian: Bool = false
+        ) -> Tensor {
+            out: cast, amp: Full, dtypes: FACTORED, result: Same,
+            run: pinv_body, torch: "linalg.pinv",
+            samples: ["REG(3, 3)", "N(2, 4, 3)", "N(3, 5), rtol=1e-3", "N(0, 2)"],
+            example: ["assert_close(linalg_pinv(&tensor([[2.0], [0.0]])?, None, None, false)?, [[0.5, 0.0]]);"],
         }
         /// The number of singular values above the tolerance that [`linalg_pinv`] has, as int64.
-        function linalg_matrix_rank(A: Tensor; atol: OptOperand = None, rtol: OptOperand = None, hermitian: Bool = false) -> Tensor {
-            [casts_out plain nograd] Full Yes DTypes::FACTORED, Index,
-            run matrix_rank_body, torch "linalg.matrix_rank", samples ["N(3, 3)", "N(2, 4, 3), atol=1.5", "N(3, 5), rtol=0.5", "SYM(3, 3), hermitian=True", "N(0, 2)"],
-            example ["assert_close(linalg_matrix_rank(&tensor([[1.0, 2.0], [2.0, 4.0]])?, None, None, false)?, 1);"]
+        function linalg_matrix_rank(
+            A: Tensor; atol: OptOperand = None, rtol: OptOperand = None, hermitian: Bool = false
+        ) -> Tensor {
+            out: cast, flags: [no_gradient], amp: Full, dtypes: FACTORED, result: Index,
+            run: matrix_rank_body, torch: "linalg.matrix_rank",
+            samples: ["N(3, 3)", "N(2, 4, 3), atol=1.5", "N(3, 5), rtol=0.5", "SYM(3, 3), hermitian=True", "N(0, 2)"],
+            example: ["assert_close(linalg_matrix_rank(&tensor([[1.0, 2.0], [2.0, 4.0]])?, None, None, false)?, 1);"],
         }
         /// The condition number in the norm `p`: `‖A‖ ‖A⁻¹‖`, by default the largest singular value over the smallest.
         function linalg_cond(A: Tensor, p: OptOrder = None) -> Tensor {
-            [casts_out] Full Yes DTypes::FACTORED, Real,
-            run cond_body, torch "linalg.cond", samples ["REG(2, 3, 3)", "N(3, 4), -2", "REG(3, 3), 'fro'", "REG(3, 3), 'nuc'", "REG(3, 3), 1", "REG(3, 3), float('-inf')"],
-            example ["assert_close(linalg_cond(&tensor([[4.0, 0.0], [0.0, 2.0]])?, None)?, 2.0);"]
+            out: cast, amp: Full, dtypes: FACTORED, result: Real,
+            run: cond_body, torch: "linalg.cond",
+            samples: [
+                "REG(2, 3, 3)",
+                "N(3, 4), -2",
+                "REG(3, 3), 'fro'",
+                "REG(3, 3), 'nuc'",
+                "REG(3, 3), 1",
+                "REG(3, 3), float('-inf')",
+            ],
+            example: ["assert_close(linalg_cond(&tensor([[4.0, 0.0], [0.0, 2.0]])?, None)?, 2.0);"],
         }
         /// Each square matrix to the power `n`; of negative powers the inverse's.
         method matrix_power(n: Int) -> Tensor {
-            [steps out_rule] Keep Yes DTypes::NUMERIC, Same,
-            run matrix_power_body["matrix_power"], torch "", samples ["N(3, 3), 3", "N(2, 2, 2), 0", "REG(3, 3), -2", "N(2, 2), 5", "N(2, 2), 1"],
-            example ["assert_close(tensor([[1.0, 1.0], [0.0, 1.0]])?.matrix_power(5)?, [[1.0, 5.0], [0.0, 1.0]]);"]
+            out: rule, flags: [steps], dtypes: NUMERIC, result: Same,
+            run: matrix_power_body["matrix_power"],
+            samples: ["N(3, 3), 3", "N(2, 2, 2), 0", "REG(3, 3), -2", "N(2, 2), 5", "N(2, 2), 1"],
+            example: ["assert_close(tensor([[1.0, 1.0], [0.0, 1.0]])?.matrix_power(5)?, [[1.0, 5.0], [0.0, 1.0]]);"],
         }
         /// [`matrix_power`].
         function linalg_matrix_power(A: Tensor, n: Int) -> Tensor {
-            [steps out_rule] Keep Yes DTypes::NUMERIC, Same,
-            run matrix_power_body["linalg.matrix_power"], torch "linalg.matrix_power", samples ["N(3, 3), 2", "REG(2, 2, 2), -1"],
-            example ["assert_close(linalg_matrix_power(&tensor([[2.0, 0.0], [0.0, 4.0]])?, -1)?, [[0.5, 0.0], [0.0, 0.25]]);"]
+            out: rule, flags: [steps], dtypes: NUMERIC, result: Same,
+            run: matrix_power_body["linalg.matrix_power"], torch: "linalg.matrix_power",
+            samples: ["N(3, 3), 2", "REG(2, 2, 2), -1"],
+            example: [
+                "assert_close(linalg_matrix_power(&tensor([[2.0, 0.0], [0.0, 4.0]])?, -1)?, [[0.5, 0.0], [0.0, \
+                0.25]]);",
+            ],
         }
         /// The exponential of each square matrix.
         method matrix_exp() -> Tensor {
-            [no_out] Full Yes DTypes::INEXACT, Same,
-            run linalg::linalg_matrix_exp, torch "", samples ["N(3, 3)", "N(2, 2, 2)"],
-            example ["assert_close(tensor([[0.0, 1.0], [0.0, 0.0]])?.matrix_exp()?, [[1.0, 1.0], [0.0, 1.0]]);"]
+            out: none, amp: Full, dtypes: INEXACT, result: Same,
+            run: linalg::linalg_matrix_exp, node: "linalg_matrix_exp",
+            samples: ["N(3, 3)", "N(2, 2, 2)"],
+            example: ["assert_close(tensor([[0.0, 1.0], [0.0, 0.0]])?.matrix_exp()?, [[1.0, 1.0], [0.0, 1.0]]);"],
         }
         /// The pseudoinverse; singular values up to `rcond` times the largest count as 0.
         method pinverse(rcond: Float = 1e-15) -> Tensor {
-            [no_out] Full Yes DTypes::FACTORED, Same,
-            run pinverse_body, torch "", samples ["REG(3, 3)", "N(4, 2)"],
-            example ["assert_close(tensor([[2.0], [0.0]])?.pinverse(1e-15)?, [[0.5, 0.0]]);"]
+            out: none, amp: Full, dtypes: FACTORED, result: Same,
+            run: pinverse_body, node: "linalg_pinv",
+            samples: ["REG(3, 3)", "N(4, 2)"],
+            example: ["assert_close(tensor([[2.0], [0.0]])?.pinverse(1e-15)?, [[0.5, 0.0]]);"],
         }
-        /// The product of two or more matrices, the first and the last of which may be vectors, in the order that costs least.
+        /// The product of two or more matrices, the first and the last of which may be vectors, in the order that costs
+        /// least.
         function linalg_multi_dot(tensors: Tensors) -> Tensor {
-            [steps] Low Yes DTypes::NUMERIC, Same,
-            run multi_dot_body, torch "linalg.multi_dot", samples ["[N(2, 3), N(3, 4)]", "[N(2, 3), N(3, 4), N(4, 2), N(2, 5)]", "[N(3), N(3, 4), N(4)]", "[N(2, 3), N(3)]"],
-            example [
+            flags: [steps], amp: Low, dtypes: NUMERIC, result: Same,
+            run: multi_dot_body, node: "view", torch: "linalg.multi_dot",
+            samples: [
+                "[N(2, 3), N(3, 4)]",
+                "[N(2, 3), N(3, 4), N(4, 2), N(2, 5)]",
+                "[N(3), N(3, 4), N(4)]",
+                "[N(2, 3), N(3)]",
+            ],
+            example: [
                 "let (a, b) = (tensor([[1.0, 2.0]])?, tensor([[3.0], [4.0]])?);",
                 "assert_close(linalg_multi_dot(&[a, b, tensor([[2.0, 0.0]])?])?, [[22.0, 0.0]]);",
-            ]
+            ],
         }
-        /// The powers 0 to `N - 1` (by default as many as elements) of the elements of each vector, one row for each element.
+        /// The powers 0 to `N - 1` (by default as many as elements) of the elements of each vector, one row for each
+        /// element.
         function linalg_vander(x: Tensor; N: OptInt = None) -> Tensor {
-            [steps no_out] Keep Yes DTypes::NUMERIC.less(DTypes::of(&[$crate::DType::F16, $crate::DType::BF16])), Sum,
-            run linalg_vander_body, torch "linalg.vander", samples ["N(3)", "N(2, 3), N=4", "N(4), N=2", "I(-3, 4, 4)"],
-            example ["assert_close(linalg_vander(&tensor([2, 3])?, Some(3))?, [[1, 2, 4], [1, 3, 9]]);"]
+            out: none, flags: [steps], dtypes: NUMERIC.less(DTypes::of(&[$crate::DType::F16, $crate::DType::BF16])),
+            result: Sum,
+            run: linalg_vander_body, node: "cat", torch: "linalg.vander",
+            samples: ["N(3)", "N(2, 3), N=4", "N(4), N=2", "I(-3, 4, 4)"],
+            example: ["assert_close(linalg_vander(&tensor([2, 3])?, Some(3))?, [[1, 2, 4], [1, 3, 9]]);"],
         }
         /// The powers of a vector's elements, one row for each, from the highest on, or with `increasing` from 0 on.
         function vander(x: Tensor, N: OptInt = None, increasing: Bool = false) -> Tensor {
-            [no_out] Keep Yes DTypes::NUMERIC, Sum,
-            run vander_body, torch "", samples ["N(3)", "N(3), 5", "N(4), 2, True", "I(-3, 4, 4), increasing=True", "N(3), 1", "N(3), 0"],
-            example ["assert_close(vander(&tensor([2, 3])?, Some(3), false)?, [[4, 2, 1], [9, 3, 1]]);"]
+            out: none, dtypes: NUMERIC, result: Sum,
+            run: vander_body,
+            samples: ["N(3)", "N(3), 5", "N(4), 2, True", "I(-3, 4, 4), increasing=True", "N(3), 1", "N(3), 0"],
+            example: ["assert_close(vander(&tensor([2, 3])?, Some(3), false)?, [[4, 2, 1], [9, 3, 1]]);"],
         }
         /// The cross product of the 3 elements along `dim`, with broadcasting.
         function linalg_cross(input: Tensor, other: Tensor; dim: Dim = -1) -> Tensor {
-            [] PromoteGpu Yes DTypes::NUMERIC, Same,
-            run linalg_cross_body, torch "linalg.cross", samples ["N(3), N(3)", "N(2, 3), N(2, 3)", "N(3, 4), N(3, 1), dim=0", "N(2, 3, 2), N(2, 3, 1), dim=1"],
-            example ["assert_close(linalg_cross(&tensor([1, 0, 0])?, &tensor([0, 1, 0])?, -1)?, [0, 0, 1]);"]
+            amp: PromoteGpu, dtypes: NUMERIC, result: Same,
+            run: linalg_cross_body, torch: "linalg.cross",
+            samples: ["N(3), N(3)", "N(2, 3), N(2, 3)", "N(3, 4), N(3, 1), dim=0", "N(2, 3, 2), N(2, 3, 1), dim=1"],
+            example: ["assert_close(linalg_cross(&tensor([1, 0, 0])?, &tensor([0, 1, 0])?, -1)?, [0, 0, 1]);"],
         }
         /// The cross product along `dim`, by default the first dimension of size 3.
         method cross(other: Tensor, dim: OptDim = None) -> Tensor {
-            [] PromoteGpu Yes DTypes::NUMERIC, Same,
-            run cross_body, torch "", samples ["N(3), N(3)", "N(4, 3), N(4, 3)", "N(3, 3), N(3, 3), 1", "N(3, 4), N(3, 1), 0"],
-            example ["assert_close(tensor([1, 0, 0])?.cross(&tensor([0, 1, 0])?, None)?, [0, 0, 1]);"]
+            amp: PromoteGpu, dtypes: NUMERIC, result: Same,
+            run: cross_body, node: "linalg_cross",
+            samples: ["N(3), N(3)", "N(4, 3), N(4, 3)", "N(3, 3), N(3, 3), 1", "N(3, 4), N(3, 1), 0"],
+            example: ["assert_close(tensor([1, 0, 0])?.cross(&tensor([0, 1, 0])?, None)?, [0, 0, 1]);"],
         }
         /// The sum of the products along `dim`, with broadcasting; the first factors are conjugated.
         function linalg_vecdot(x: Tensor, y: Tensor; dim: Dim = -1) -> Tensor {
-            [steps] Low Yes DTypes::INEXACT, Same,
-            run vecdot_body, torch "linalg.vecdot", samples ["N(3), N(3)", "N(2, 3), N(2, 3)", "N(3, 4), N(3, 1), dim=0", "N(2, 1, 3), N(4, 3)"],
-            example ["assert_close(linalg_vecdot(&tensor([[1.0, 2.0], [3.0, 4.0]])?, &tensor([10.0, 1.0])?, -1)?, [12.0, 34.0]);"]
+            flags: [steps], amp: Low, dtypes: INEXACT, result: Same,
+            run: vecdot_body, torch: "linalg.vecdot",
+            samples: ["N(3), N(3)", "N(2, 3), N(2, 3)", "N(3, 4), N(3, 1), dim=0", "N(2, 1, 3), N(4, 3)"],
+            example: [
+                "assert_close(linalg_vecdot(&tensor([[1.0, 2.0], [3.0, 4.0]])?, &tensor([10.0, 1.0])?, -1)?, [12.0, \
+                34.0]);",
+            ],
         }
-        /// The norm of the elements over `dim` (all by default), as vectors: `(Σ|x|^ord)^(1/ord)`, for ±∞ the largest and the
-        /// smallest |x|, for 0 how many are not zero. Computed in `dtype` if given.
-        function linalg_vector_norm(x: Tensor, ord: Number = 2, dim: OptDims = None, keepdim: Bool = false; dtype: OptDtype = None) -> Tensor {
-            [own_out] FullGpu Yes DTypes::INEXACT, Real,
-            run vector_norm_body, torch "linalg.vector_norm", samples ["N(3, 4)", "N(3, 4), 1, 1", "N(3, 4), 3, (0, 1), True", "N(3, 4), float('inf'), 0", "N(3, 4), 0, 1", "N(3, 4), -1, 1"],
-            example ["assert_close(linalg_vector_norm(&tensor([3.0, -4.0])?, 2, None, false, None)?, 5.0);"]
+        /// The norm of the elements over `dim` (all by default), as vectors: `(Σ|x|^ord)^(1/ord)`, for ±∞ the largest
+        /// and the smallest |x|, for 0 how many are not zero. Computed in `dtype` if given.
+        function linalg_vector_norm(
+            x: Tensor, ord: Number = 2, dim: OptDims = None, keepdim: Bool = false; dtype: OptDtype = None
+        ) -> Tensor {
+            out: own, amp: FullGpu, dtypes: INEXACT, result: Real,
+            run: vector_norm_body, torch: "linalg.vector_norm",
+            samples: [
+                "N(3, 4)",
+                "N(3, 4), 1, 1",
+                "N(3, 4), 3, (0, 1), True",
+                "N(3, 4), float('inf'), 0",
+                "N(3, 4), 0, 1",
+                "N(3, 4), -1, 1",
+            ],
+            example: ["assert_close(linalg_vector_norm(&tensor([3.0, -4.0])?, 2, None, false, None)?, 5.0);"],
         }
-        /// The norm of each matrix of the dimensions `dim`: "fro" (Frobenius), "nuc" (the sum of the singular values), 2 or -2
-        /// (the largest or smallest of them), 1 or -1 (the largest or smallest sum of a column's |x|), ∞ or -∞ (of a row's).
-        function linalg_matrix_norm(A: Tensor, ord: SomeOrder = Some($crate::ops::NormOrder::Fro), dim: Sizes = &[-2, -1], keepdim: Bool = false; dtype: OptDtype = None) -> Tensor {
-            [steps own_out] FullGpu Yes DTypes::INEXACT, Real,
-            run matrix_norm_body, torch "linalg.matrix_norm", samples ["N(3, 4)", "N(2, 3, 4), 'nuc'", "N(3, 4), 2, (1, 0), True", "N(3, 4), -2", "N(3, 4), 1", "N(2, 3, 4), -1, (0, 1)", "N(3, 4), float('inf'), (0, 1), True", "N(3, 4), -float('inf')"],
-            example [
+        /// The norm of each matrix of the dimensions `dim`: "fro" (Frobenius), "nuc" (the sum of the singular values),
+        /// 2 or -2 (the largest or smallest of them), 1 or -1 (the largest or smallest sum of a column's |x|), ∞ or -∞
+        /// (of a row's).
+        function linalg_matrix_norm(
+            A: Tensor, ord: SomeOrder = Some($crate::ops::NormOrder::Fro), dim: Sizes = &[-2, -1],
+            keepdim: Bool = false; dtype: OptDtype = None
+        ) -> Tensor {
+            out: own, flags: [steps], amp: FullGpu, dtypes: INEXACT, result: Real,
+            run: matrix_norm_body, torch: "linalg.matrix_norm",
+            samples: [
+                "N(3, 4)",
+                "N(2, 3, 4), 'nuc'",
+                "N(3, 4), 2, (1, 0), True",
+                "N(3, 4), -2",
+                "N(3, 4), 1",
+                "N(2, 3, 4), -1, (0, 1)",
+                "N(3, 4), float('inf'), (0, 1), True",
+                "N(3, 4), -float('inf')",
+            ],
+            example: [
                 "let order = Some(lucid::ops::NormOrder::Number(1.0));",
-                "assert_close(linalg_matrix_norm(&tensor([[1.0, -2.0], [3.0, 4.0]])?, order, &[-2, -1], false, None)?, 6.0);",
-            ]
+                "assert_close(linalg_matrix_norm(&tensor([[1.0, -2.0], [3.0, 4.0]])?, order, &[-2, -1], false, \
+                None)?, 6.0);",
+            ],
         }
-        /// [`linalg_vector_norm`] or [`linalg_matrix_norm`]: of two dimensions with an `ord` the matrix norm, else the vector
-        /// norm, by default 2, of all elements.
-        function linalg_norm(input: Tensor, ord: OptOrder = None, dim: OptDims = None, keepdim: Bool = false; dtype: OptDtype = None) -> Tensor {
-            [steps own_out] FullGpu Yes DTypes::INEXACT, Real,
-            run linalg_norm_body, torch "linalg.norm", samples ["N(3, 4)", "N(2, 3, 4), dim=(0, 2)", "N(3, 4), 1", "N(4), 3", "N(2, 3, 4), 'nuc', (1, 2)", "N(3, 4), 'fro', keepdim=True", "N(2, 3, 4), float('inf'), 1"],
-            example ["assert_close(linalg_norm(&tensor([[1.0, 2.0], [2.0, 4.0]])?, None, None, false, None)?, 5.0);"]
+        /// [`linalg_vector_norm`] or [`linalg_matrix_norm`]: of two dimensions with an `ord` the matrix norm, else the
+        /// vector norm, by default 2, of all elements.
+        function linalg_norm(
+            input: Tensor, ord: OptOrder = None, dim: OptDims = None, keepdim: Bool = false; dtype: OptDtype = None
+        ) -> Tensor {
+            out: own, flags: [steps], amp: FullGpu, dtypes: INEXACT, result: Real,
+            run: linalg_norm_body, node: "linalg_vector_norm", torch: "linalg.norm",
+            samples: [
+                "N(3, 4)",
+                "N(2, 3, 4), dim=(0, 2)",
+                "N(3, 4), 1",
+                "N(4), 3",
+                "N(2, 3, 4), 'nuc', (1, 2)",
+                "N(3, 4), 'fro', keepdim=True",
+                "N(2, 3, 4), float('inf'), 1",
+            ],
+            example: ["assert_close(linalg_norm(&tensor([[1.0, 2.0], [2.0, 4.0]])?, None, None, false, None)?, 5.0);"],
         }
         /// The sum of the singular values of each matrix of the two dimensions `dim`.
         function nuclear_norm(input: Tensor, dim: SomeDims = None, keepdim: Bool = false) -> Tensor {
-            [steps] Full Yes DTypes::FACTORED, Real,
-            run nuclear_norm_body, torch "", samples ["N(3, 4)", "N(2, 3, 4), (0, 2)", "N(3, 3), keepdim=True"],
-            example ["assert_close(nuclear_norm(&tensor([[3.0, 0.0], [0.0, -2.0]])?, None, false)?, 5.0);"]
+            flags: [steps], amp: Full, dtypes: FACTORED, result: Real,
+            run: nuclear_norm_body,
+            samples: ["N(3, 4)", "N(2, 3, 4), (0, 2)", "N(3, 3), keepdim=True"],
+            example: ["assert_close(nuclear_norm(&tensor([[3.0, 0.0], [0.0, -2.0]])?, None, false)?, 5.0);"],
         }
         /// [`diagonal`](crate::ops::view::diagonal) of the last two dimensions by default.
         function linalg_diagonal(A: Tensor; offset: Int = 0, dim1: Dim = -2, dim2: Dim = -1) -> Tensor {
-            [no_out] Keep Yes DTypes::ALL, Same,
-            run linalg_diagonal_body, torch "linalg.diagonal", samples ["N(2, 3, 4)", "N(3, 4), offset=1"],
-            example ["assert_close(linalg_diagonal(&tensor([[1, 2], [3, 4]])?, 0, -2, -1)?, [1, 4]);"]
+            out: none, dtypes: ALL, result: Same,
+            run: linalg_diagonal_body, node: "diagonal", torch: "linalg.diagonal",
+            samples: ["N(2, 3, 4)", "N(3, 4), offset=1"],
+            example: ["assert_close(linalg_diagonal(&tensor([[1, 2], [3, 4]])?, 0, -2, -1)?, [1, 4]);"],
         }
     }};
 }

@@ -12,78 +12,90 @@ use crate::{DType, Error, Result, Scalar, Tensor};
 #[macro_export]
 #[doc(hidden)]
 macro_rules! orthogonal_ops {
-    ($cb:ident) => { $cb! { "orthogonal" :
+    ($cb:ident) => { $crate::rows! { $cb "orthogonal" :
         /// The Chebyshev polynomial of the first kind, `cos(n arccos x)`. The degrees `n` are evaluated.
         function chebyshev_polynomial_t(input: Operand, n: Operand) -> Tensor {
-            [casts_out] Keep Yes DTypes::ORDERED, Float,
-            run polynomial[Kind::FIRST], torch "special.chebyshev_polynomial_t", samples ["U(3, 4), 3", "U(3, 4), I(0, 6, 4)"],
-            example ["assert_close(chebyshev_polynomial_t(&tensor([0.25, 0.5])?, 3)?, [-0.6875, -1.0]);"]
+            out: cast, dtypes: ORDERED, result: Float,
+            run: polynomial[Kind::FIRST], torch: "special.chebyshev_polynomial_t",
+            samples: ["U(3, 4), 3", "U(3, 4), I(0, 6, 4)"],
+            example: ["assert_close(chebyshev_polynomial_t(&tensor([0.25, 0.5])?, 3)?, [-0.6875, -1.0]);"],
         }
         /// The Chebyshev polynomial of the second kind. The degrees `n` are evaluated.
         function chebyshev_polynomial_u(input: Operand, n: Operand) -> Tensor {
-            [casts_out] Keep Yes DTypes::ORDERED, Float,
-            run polynomial[Kind::SECOND], torch "special.chebyshev_polynomial_u", samples ["U(3, 4), 3", "U(3, 4), I(0, 6, 4)"],
-            example ["assert_close(chebyshev_polynomial_u(&tensor([0.25, 0.5])?, 3)?, [-0.875, -1.0]);"]
+            out: cast, dtypes: ORDERED, result: Float,
+            run: polynomial[Kind::SECOND], torch: "special.chebyshev_polynomial_u",
+            samples: ["U(3, 4), 3", "U(3, 4), I(0, 6, 4)"],
+            example: ["assert_close(chebyshev_polynomial_u(&tensor([0.25, 0.5])?, 3)?, [-0.875, -1.0]);"],
         }
         /// The Chebyshev polynomial of the third kind. The degrees `n` are evaluated.
         function chebyshev_polynomial_v(input: Operand, n: Operand) -> Tensor {
-            [casts_out] Keep Yes DTypes::ORDERED, Float,
-            run polynomial[Kind::THIRD], torch "special.chebyshev_polynomial_v", samples ["U(3, 4), 3", "U(3, 4), I(0, 6, 4)"],
-            example ["assert_close(chebyshev_polynomial_v(&tensor([0.25, 0.5])?, 3)?, [-0.125, -1.0]);"]
+            out: cast, dtypes: ORDERED, result: Float,
+            run: polynomial[Kind::THIRD], torch: "special.chebyshev_polynomial_v",
+            samples: ["U(3, 4), 3", "U(3, 4), I(0, 6, 4)"],
+            example: ["assert_close(chebyshev_polynomial_v(&tensor([0.25, 0.5])?, 3)?, [-0.125, -1.0]);"],
         }
         /// The Chebyshev polynomial of the fourth kind. The degrees `n` are evaluated.
         function chebyshev_polynomial_w(input: Operand, n: Operand) -> Tensor {
-            [casts_out] Keep Yes DTypes::ORDERED, Float,
-            run polynomial[Kind::FOURTH], torch "special.chebyshev_polynomial_w", samples ["U(3, 4), 3", "U(3, 4), I(0, 6, 4)"],
-            example ["assert_close(chebyshev_polynomial_w(&tensor([0.25, 0.5])?, 3)?, [-1.625, -1.0]);"]
+            out: cast, dtypes: ORDERED, result: Float,
+            run: polynomial[Kind::FOURTH], torch: "special.chebyshev_polynomial_w",
+            samples: ["U(3, 4), 3", "U(3, 4), I(0, 6, 4)"],
+            example: ["assert_close(chebyshev_polynomial_w(&tensor([0.25, 0.5])?, 3)?, [-1.625, -1.0]);"],
         }
         /// [`chebyshev_polynomial_t`] of `2x - 1`.
         function shifted_chebyshev_polynomial_t(input: Operand, n: Operand) -> Tensor {
-            [casts_out] Keep Yes DTypes::ORDERED, Float,
-            run shifted[Kind::FIRST], torch "special.shifted_chebyshev_polynomial_t", samples ["U(3, 4), 3", "U(3, 4), I(0, 6, 4)"],
-            example ["assert_close(shifted_chebyshev_polynomial_t(&tensor([0.625, 0.75])?, 3)?, [-0.6875, -1.0]);"]
+            out: cast, dtypes: ORDERED, result: Float,
+            run: shifted[Kind::FIRST], torch: "special.shifted_chebyshev_polynomial_t",
+            samples: ["U(3, 4), 3", "U(3, 4), I(0, 6, 4)"],
+            example: ["assert_close(shifted_chebyshev_polynomial_t(&tensor([0.625, 0.75])?, 3)?, [-0.6875, -1.0]);"],
         }
         /// [`chebyshev_polynomial_u`] of `2x - 1`.
         function shifted_chebyshev_polynomial_u(input: Operand, n: Operand) -> Tensor {
-            [casts_out] Keep Yes DTypes::ORDERED, Float,
-            run shifted[Kind::SECOND], torch "special.shifted_chebyshev_polynomial_u", samples ["U(3, 4), 3", "U(3, 4), I(0, 6, 4)"],
-            example ["assert_close(shifted_chebyshev_polynomial_u(&tensor([0.625, 0.75])?, 3)?, [-0.875, -1.0]);"]
+            out: cast, dtypes: ORDERED, result: Float,
+            run: shifted[Kind::SECOND], torch: "special.shifted_chebyshev_polynomial_u",
+            samples: ["U(3, 4), 3", "U(3, 4), I(0, 6, 4)"],
+            example: ["assert_close(shifted_chebyshev_polynomial_u(&tensor([0.625, 0.75])?, 3)?, [-0.875, -1.0]);"],
         }
         /// [`chebyshev_polynomial_v`] of `2x - 1`.
         function shifted_chebyshev_polynomial_v(input: Operand, n: Operand) -> Tensor {
-            [casts_out] Keep Yes DTypes::ORDERED, Float,
-            run shifted[Kind::THIRD], torch "special.shifted_chebyshev_polynomial_v", samples ["U(3, 4), 3", "U(3, 4), I(0, 6, 4)"],
-            example ["assert_close(shifted_chebyshev_polynomial_v(&tensor([0.625, 0.75])?, 3)?, [-0.125, -1.0]);"]
+            out: cast, dtypes: ORDERED, result: Float,
+            run: shifted[Kind::THIRD], torch: "special.shifted_chebyshev_polynomial_v",
+            samples: ["U(3, 4), 3", "U(3, 4), I(0, 6, 4)"],
+            example: ["assert_close(shifted_chebyshev_polynomial_v(&tensor([0.625, 0.75])?, 3)?, [-0.125, -1.0]);"],
         }
         /// [`chebyshev_polynomial_w`] of `2x - 1`.
         function shifted_chebyshev_polynomial_w(input: Operand, n: Operand) -> Tensor {
-            [casts_out] Keep Yes DTypes::ORDERED, Float,
-            run shifted[Kind::FOURTH], torch "special.shifted_chebyshev_polynomial_w", samples ["U(3, 4), 3", "U(3, 4), I(0, 6, 4)"],
-            example ["assert_close(shifted_chebyshev_polynomial_w(&tensor([0.625, 0.75])?, 3)?, [-1.625, -1.0]);"]
+            out: cast, dtypes: ORDERED, result: Float,
+            run: shifted[Kind::FOURTH], torch: "special.shifted_chebyshev_polynomial_w",
+            samples: ["U(3, 4), 3", "U(3, 4), I(0, 6, 4)"],
+            example: ["assert_close(shifted_chebyshev_polynomial_w(&tensor([0.625, 0.75])?, 3)?, [-1.625, -1.0]);"],
         }
         /// The physicist's Hermite polynomial. The degrees `n` are evaluated.
         function hermite_polynomial_h(input: Operand, n: Operand) -> Tensor {
-            [casts_out] Keep Yes DTypes::ORDERED, Float,
-            run polynomial[Kind::HERMITE], torch "special.hermite_polynomial_h", samples ["U(3, 4), 3", "U(3, 4), I(0, 6, 4)"],
-            example ["assert_close(hermite_polynomial_h(&tensor([0.25, 0.5])?, 3)?, [-2.875, -5.0]);"]
+            out: cast, dtypes: ORDERED, result: Float,
+            run: polynomial[Kind::HERMITE], torch: "special.hermite_polynomial_h",
+            samples: ["U(3, 4), 3", "U(3, 4), I(0, 6, 4)"],
+            example: ["assert_close(hermite_polynomial_h(&tensor([0.25, 0.5])?, 3)?, [-2.875, -5.0]);"],
         }
         /// The probabilist's Hermite polynomial. The degrees `n` are evaluated.
         function hermite_polynomial_he(input: Operand, n: Operand) -> Tensor {
-            [casts_out] Keep Yes DTypes::ORDERED, Float,
-            run polynomial[Kind::HERMITE_E], torch "special.hermite_polynomial_he", samples ["U(3, 4), 3", "U(3, 4), I(0, 6, 4)"],
-            example ["assert_close(hermite_polynomial_he(&tensor([0.25, 0.5])?, 3)?, [-0.73438, -1.375]);"]
+            out: cast, dtypes: ORDERED, result: Float,
+            run: polynomial[Kind::HERMITE_E], torch: "special.hermite_polynomial_he",
+            samples: ["U(3, 4), 3", "U(3, 4), I(0, 6, 4)"],
+            example: ["assert_close(hermite_polynomial_he(&tensor([0.25, 0.5])?, 3)?, [-0.73438, -1.375]);"],
         }
         /// The Laguerre polynomial. The degrees `n` are evaluated.
         function laguerre_polynomial_l(input: Operand, n: Operand) -> Tensor {
-            [casts_out] Keep Yes DTypes::ORDERED, Float,
-            run polynomial[Kind::LAGUERRE], torch "special.laguerre_polynomial_l", samples ["U(3, 4), 3", "U(3, 4), I(0, 6, 4)"],
-            example ["assert_close(laguerre_polynomial_l(&tensor([0.25, 0.5])?, 3)?, [0.34115, -0.14583]);"]
+            out: cast, dtypes: ORDERED, result: Float,
+            run: polynomial[Kind::LAGUERRE], torch: "special.laguerre_polynomial_l",
+            samples: ["U(3, 4), 3", "U(3, 4), I(0, 6, 4)"],
+            example: ["assert_close(laguerre_polynomial_l(&tensor([0.25, 0.5])?, 3)?, [0.34115, -0.14583]);"],
         }
         /// The Legendre polynomial. The degrees `n` are evaluated.
         function legendre_polynomial_p(input: Operand, n: Operand) -> Tensor {
-            [casts_out] Keep Yes DTypes::ORDERED, Float,
-            run polynomial[Kind::LEGENDRE], torch "special.legendre_polynomial_p", samples ["U(3, 4), 3", "U(3, 4), I(0, 6, 4)"],
-            example ["assert_close(legendre_polynomial_p(&tensor([0.25, 0.5])?, 3)?, [-0.33594, -0.4375]);"]
+            out: cast, dtypes: ORDERED, result: Float,
+            run: polynomial[Kind::LEGENDRE], torch: "special.legendre_polynomial_p",
+            samples: ["U(3, 4), 3", "U(3, 4), I(0, 6, 4)"],
+            example: ["assert_close(legendre_polynomial_p(&tensor([0.25, 0.5])?, 3)?, [-0.33594, -0.4375]);"],
         }
     }};
 }

@@ -15,192 +15,223 @@ use std::f64::consts::{FRAC_1_SQRT_2, LN_2, PI};
 #[doc(hidden)]
 macro_rules! pointwise_ops {
     ($cb:ident) => {
-        $cb! { "pointwise" :
+        $crate::rows! { $cb "pointwise" :
             /// The tensor itself; an error for `bool`, which has no sign.
             method positive() -> Tensor {
-                [no_out] Keep Yes DTypes::NUMERIC, Same,
-                run positive_body, torch "", samples ["N(3, 4)"],
-                example ["assert_close(tensor([1.0, -2.0])?.positive()?, [1.0, -2.0]);"]
+                out: none, dtypes: NUMERIC, result: Same,
+                run: positive_body,
+                samples: ["N(3, 4)"],
+                example: ["assert_close(tensor([1.0, -2.0])?.positive()?, [1.0, -2.0]);"],
             }
-            /// The nearest integer, halves to even; with `decimals` the nearest multiple of `10^-decimals`. Its gradient is 0.
+            /// The nearest integer, halves to even; with `decimals` the nearest multiple of `10^-decimals`. Its
+            /// gradient is 0.
             method round(; decimals: Int = 0) -> Tensor {
-                [own_out inplace] Keep Yes DTypes::REAL, Same,
-                run round_body, torch "", samples ["N(3, 4)", "N(3, 4), decimals=2", "N(3, 4), decimals=-1"],
-                example [
+                in_place: yes, out: own, dtypes: REAL, result: Same,
+                run: round_body, node: |given| ("round", given.has("decimals")),
+                samples: ["N(3, 4)", "N(3, 4), decimals=2", "N(3, 4), decimals=-1"],
+                example: [
                     "assert_close(tensor([0.5, 1.5, 2.6])?.round(0)?, [0.0, 2.0, 3.0]);",
                     "assert_close(tensor([1.256])?.round(2)?, [1.26]);",
-                ]
+                ],
             }
             /// The part behind the point, `x - trunc(x)`, with the sign of `x`.
             method frac() -> Tensor {
-                [own_out inplace] Keep Yes DTypes::FLOAT, Same,
-                run frac_body, torch "", samples ["N(3, 4)"],
-                example ["assert_close(tensor([1.25, -1.25])?.frac()?, [0.25, -0.25]);"]
+                in_place: yes, out: own, dtypes: FLOAT, result: Same,
+                run: frac_body,
+                samples: ["N(3, 4)"],
+                example: ["assert_close(tensor([1.25, -1.25])?.frac()?, [0.25, -0.25]);"],
             }
             /// The product `x · x · x`. PyTorch has no such function.
             method cube() -> Tensor {
-                [inplace] Keep Yes DTypes::NUMERIC, Same,
-                run cube_body, torch "-", samples ["N(3, 4)"],
-                example ["assert_close(tensor([2, -3])?.cube()?, [8, -27]);"]
+                in_place: yes, dtypes: NUMERIC, result: Same,
+                run: cube_body, torch: "-",
+                samples: ["N(3, 4)"],
+                example: ["assert_close(tensor([2, -3])?.cube()?, [8, -27]);"],
             }
             /// NaN as `nan` (0), inf as `posinf` (the largest number of the dtype), -inf as `neginf` (the smallest). Of
             /// complex numbers each part. No gradient flows where an element was replaced.
             method nan_to_num(nan: OptFloat = None, posinf: OptFloat = None, neginf: OptFloat = None) -> Tensor {
-                [own_out inplace] Keep Yes DTypes::ALL, Same,
-                run nan_to_num_body, torch "", samples ["N(3, 4)", "N(3, 4), 1.0, 2.0, -3.0", "N(3, 4), posinf=5.0"],
-                example [
+                in_place: yes, out: own, dtypes: ALL, result: Same,
+                run: nan_to_num_body,
+                samples: ["N(3, 4)", "N(3, 4), 1.0, 2.0, -3.0", "N(3, 4), posinf=5.0"],
+                example: [
                     "let x = tensor([f64::NAN, f64::INFINITY, f64::NEG_INFINITY])?;",
                     "assert_close(x.nan_to_num(None, Some(9.0), Some(-9.0))?, [0.0, 9.0, -9.0]);",
-                ]
+                ],
             }
             /// `sin(πx) / (πx)`, 1 at 0.
             method sinc() -> Tensor {
-                [inplace] Own Yes DTypes::ALL, Float,
-                run sinc_body, torch "", samples ["N(3, 4)"],
-                example ["assert_close(tensor([0.0, 0.5, 1.0])?.sinc()?, [1.0, 0.63662, 0.0]);"]
+                in_place: yes, amp: Own, dtypes: ALL, result: Float,
+                run: sinc_body,
+                samples: ["N(3, 4)"],
+                example: ["assert_close(tensor([0.0, 0.5, 1.0])?.sinc()?, [1.0, 0.63662, 0.0]);"],
             }
-            /// The spherical Bessel function of the first kind, of order 0: `sin(x) / x`, 1 at 0 and 0 at infinities. No gradient, as
-            /// in PyTorch.
+            /// The spherical Bessel function of the first kind, of order 0: `sin(x) / x`, 1 at 0 and 0 at infinities.
+            /// No gradient, as in PyTorch.
             method spherical_bessel_j0() -> Tensor {
-                [nograd only_function] Own Yes DTypes::ORDERED, Float,
-                run spherical_bessel_j0_body, torch "special.spherical_bessel_j0", samples ["N(3, 4)", "P(3, 4, lo=-0.5, hi=9.0)"],
-                example ["assert_close(tensor([0.0, 0.5, 2.0])?.spherical_bessel_j0()?, [1.0, 0.95885, 0.45465]);"]
+                python: function, flags: [no_gradient], amp: Own, dtypes: ORDERED, result: Float,
+                run: spherical_bessel_j0_body, torch: "special.spherical_bessel_j0",
+                samples: ["N(3, 4)", "P(3, 4, lo=-0.5, hi=9.0)"],
+                example: ["assert_close(tensor([0.0, 0.5, 2.0])?.spherical_bessel_j0()?, [1.0, 0.95885, 0.45465]);"],
             }
             /// 0 below zero, 1 above, `values` at zero. Both need one dtype. Differs from a comparison for NaN: 0.
             /// It has no derivative: backward raises.
             method heaviside(values: Tensor) -> Tensor {
-                [own_out inplace nograd] Keep Yes DTypes::ORDERED, Same,
-                run heaviside_body, torch "", samples ["N(3, 4), N(3, 4)", "I(-1, 2, 3, 4), I(0, 9, 4)"],
-                example ["assert_close(tensor([-2.0, 0.0, 2.0])?.heaviside(&tensor(0.5)?)?, [0.0, 0.5, 1.0]);"]
+                in_place: yes, out: own, flags: [no_gradient], dtypes: ORDERED, result: Same,
+                run: heaviside_body,
+                samples: ["N(3, 4), N(3, 4)", "I(-1, 2, 3, 4), I(0, 9, 4)"],
+                example: ["assert_close(tensor([-2.0, 0.0, 2.0])?.heaviside(&tensor(0.5)?)?, [0.0, 0.5, 1.0]);"],
             }
             /// `input · log(other)`, 0 where `input` is 0 and `other` is not NaN.
             method xlogy(other: Operand) -> Tensor {
-                [inplace] Own Yes DTypes::ORDERED, Float,
-                run xlogy_body, torch "", samples ["N(3, 4), P(3, 4)", "N(3, 4), P(4)", "P(3, 4), 2.0"],
-                example ["assert_close(tensor([0.0, 2.0])?.xlogy(&tensor([0.0, 3.0])?)?, [0.0, 2.19722]);"]
+                in_place: yes, amp: Own, dtypes: ORDERED, result: Float,
+                run: xlogy_body, node: |given| ("xlogy", if given.led() { 1 } else { 2 * given.number("other") }),
+                samples: ["N(3, 4), P(3, 4)", "N(3, 4), P(4)", "P(3, 4), 2.0"],
+                example: ["assert_close(tensor([0.0, 2.0])?.xlogy(&tensor([0.0, 3.0])?)?, [0.0, 2.19722]);"],
             }
             /// `input · log1p(other)`, 0 where `input` is 0 and `other` is not NaN.
             method xlog1py(other: Operand) -> Tensor {
-                [only_function] Own Yes DTypes::ORDERED, Float,
-                run xlog1py_body, torch "special.xlog1py", samples ["N(3, 4), P(3, 4)", "N(3, 4), P(4)", "P(3, 4), 2.0"],
-                example ["assert_close(tensor([0.0, 2.0])?.xlog1py(&tensor([-1.0, 1.0])?)?, [0.0, 1.38629]);"]
+                python: function, amp: Own, dtypes: ORDERED, result: Float,
+                run: xlog1py_body, node: |given| ("special_xlog1py", 2 * given.number("other")),
+                torch: "special.xlog1py",
+                samples: ["N(3, 4), P(3, 4)", "N(3, 4), P(4)", "P(3, 4), 2.0"],
+                example: ["assert_close(tensor([0.0, 2.0])?.xlog1py(&tensor([-1.0, 1.0])?)?, [0.0, 1.38629]);"],
             }
-            /// `log(x / (1 - x))`; with `eps`, `x` is first brought into `eps` to `1 - eps`, outside of which the gradient is 0.
+            /// `log(x / (1 - x))`; with `eps`, `x` is first brought into `eps` to `1 - eps`, outside of which the
+            /// gradient is 0.
             method logit(eps: OptFloat = None) -> Tensor {
-                [inplace] Own Yes DTypes::ORDERED, Float,
-                run logit_body, torch "", samples ["P(3, 4, lo=0.1, hi=0.9)", "P(3, 4, lo=0.05, hi=0.95), 0.1"],
-                example [
+                in_place: yes, amp: Own, dtypes: ORDERED, result: Float,
+                run: logit_body,
+                samples: ["P(3, 4, lo=0.1, hi=0.9)", "P(3, 4, lo=0.05, hi=0.95), 0.1"],
+                example: [
                     "assert_close(tensor([0.5, 0.73106])?.logit(None)?, [0.0, 1.00001]);",
                     "assert_close(tensor([0.0, 1.0])?.logit(Some(0.5))?, [0.0, 0.0]);",
-                ]
+                ],
             }
             /// The normal distribution's share up to `x`: `erfc(-x / √2) / 2`.
             method ndtr() -> Tensor {
-                [only_function] Own Yes DTypes::ORDERED, Float,
-                run ndtr_body, torch "special.ndtr", samples ["N(3, 4)", "P(3, 4, lo=-20.0, hi=8.0)"],
-                example ["assert_close(tensor([0.0, 1.0])?.ndtr()?, [0.5, 0.84134]);"]
+                python: function, amp: Own, dtypes: ORDERED, result: Float,
+                run: ndtr_body, node: ("mul", 1), torch: "special.ndtr",
+                samples: ["N(3, 4)", "P(3, 4, lo=-20.0, hi=8.0)"],
+                example: ["assert_close(tensor([0.0, 1.0])?.ndtr()?, [0.5, 0.84134]);"],
             }
             /// The logarithm of [`ndtr`], by the scaled complementary error function where that is small.
             method log_ndtr() -> Tensor {
-                [only_function] Own Yes DTypes::ORDERED, Float,
-                run log_ndtr_body, torch "special.log_ndtr", samples ["N(3, 4)", "P(3, 4, lo=-20.0, hi=8.0)"],
-                example ["assert_close(tensor([0.0, 1.0])?.log_ndtr()?, [-0.69315, -0.17275]);"]
+                python: function, amp: Own, dtypes: ORDERED, result: Float,
+                run: log_ndtr_body, node: "special_log_ndtr", torch: "special.log_ndtr",
+                samples: ["N(3, 4)", "P(3, 4, lo=-20.0, hi=8.0)"],
+                example: ["assert_close(tensor([0.0, 1.0])?.log_ndtr()?, [-0.69315, -0.17275]);"],
             }
             /// `log2(2^input + 2^other)` without overflow.
             method logaddexp2(other: Tensor) -> Tensor {
-                [] Own Yes DTypes::FLOAT, Same,
-                run logaddexp2_body, torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(4)"],
-                example ["assert_close(tensor([0.0, 3.0])?.logaddexp2(&tensor([0.0, 3.0])?)?, [1.0, 4.0]);"]
+                amp: Own, dtypes: FLOAT, result: Same,
+                run: logaddexp2_body,
+                samples: ["N(3, 4), N(3, 4)", "N(3, 4), N(4)"],
+                example: ["assert_close(tensor([0.0, 3.0])?.logaddexp2(&tensor([0.0, 3.0])?)?, [1.0, 4.0]);"],
             }
-            /// `input` to the power `exponent`, in float64 (complex numbers in complex64, where PyTorch takes complex128). The
-            /// GPU device has no float64; there it is computed in float32.
+            /// `input` to the power `exponent`, in float64 (complex numbers in complex64, where PyTorch takes
+            /// complex128). The GPU device has no float64; there it is computed in float32.
             method float_power(exponent: Operand) -> Tensor {
-                [steps own_out inplace of_doubles] Keep Yes DTypes::ALL, Own,
-                run float_power_body, torch "", samples ["P(3, 4), N(3, 4)", "N(3, 4), 2", "P(3, 4), 0.5"],
-                example ["assert_close(tensor([2, 4])?.float_power(-1)?, [0.5, 0.25]);"]
+                in_place: of_doubles, out: own, flags: [steps], dtypes: ALL, result: Own,
+                run: float_power_body, node: |given| ("pow", if given.led() { 2 } else { given.tensor("exponent") }),
+                samples: ["P(3, 4), N(3, 4)", "N(3, 4), 2", "P(3, 4), 0.5"],
+                example: ["assert_close(tensor([2, 4])?.float_power(-1)?, [0.5, 0.25]);"],
             }
             /// The larger of the two; where one is NaN, the other. At a tie the gradient goes to `input`.
             method fmax(other: Tensor) -> Tensor {
-                [] Keep Yes DTypes::ORDERED, Same,
-                run fmax_body, torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(4)"],
-                example ["assert_close(tensor([1.0, f64::NAN])?.fmax(&tensor([3.0, 2.0])?)?, [3.0, 2.0]);"]
+                dtypes: ORDERED, result: Same,
+                run: fmax_body,
+                samples: ["N(3, 4), N(3, 4)", "N(3, 4), N(4)"],
+                example: ["assert_close(tensor([1.0, f64::NAN])?.fmax(&tensor([3.0, 2.0])?)?, [3.0, 2.0]);"],
             }
             /// The smaller of the two; where one is NaN, the other. At a tie the gradient goes to `input`.
             method fmin(other: Tensor) -> Tensor {
-                [] Keep Yes DTypes::ORDERED, Same,
-                run fmin_body, torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(4)"],
-                example ["assert_close(tensor([1.0, f64::NAN])?.fmin(&tensor([3.0, 2.0])?)?, [1.0, 2.0]);"]
+                dtypes: ORDERED, result: Same,
+                run: fmin_body,
+                samples: ["N(3, 4), N(3, 4)", "N(3, 4), N(4)"],
+                example: ["assert_close(tensor([1.0, f64::NAN])?.fmin(&tensor([3.0, 2.0])?)?, [1.0, 2.0]);"],
             }
             /// The magnitude of `input` with the sign of `other`, that of -0.0 too. The gradient at 0 is 0.
             method copysign(other: Operand) -> Tensor {
-                [inplace] Keep Yes DTypes::ORDERED, Float,
-                run copysign_body, torch "", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(4)", "N(3, 4), -2.0"],
-                example ["assert_close(tensor([1.0, -2.0])?.copysign(-0.0)?, [-1.0, -2.0]);"]
+                in_place: yes, dtypes: ORDERED, result: Float,
+                run: copysign_body, node: |given| ("copysign", given.number("other")),
+                samples: ["N(3, 4), N(3, 4)", "N(3, 4), N(4)", "N(3, 4), -2.0"],
+                example: ["assert_close(tensor([1.0, -2.0])?.copysign(-0.0)?, [-1.0, -2.0]);"],
             }
             /// `input · 2^other`.
             method ldexp(other: Tensor) -> Tensor {
-                [inplace] Keep Yes DTypes::ALL, Float,
-                run ldexp_body, torch "", samples ["N(3, 4), I(-3, 4, 3, 4)", "N(3, 4), N(4)"],
-                example ["assert_close(tensor([1.0, 3.0])?.ldexp(&tensor([2, -1])?)?, [4.0, 1.5]);"]
+                in_place: yes, dtypes: ALL, result: Float,
+                run: ldexp_body,
+                samples: ["N(3, 4), I(-3, 4, 3, 4)", "N(3, 4), N(4)"],
+                example: ["assert_close(tensor([1.0, 3.0])?.ldexp(&tensor([2, -1])?)?, [4.0, 1.5]);"],
             }
-            /// Mantissa and exponent of each element: `input = mantissa · 2^exponent` with `½ ≤ |mantissa| < 1` and an int32
-            /// exponent. Zero, infinities and NaN are their own mantissa, with exponent 0.
+            /// Mantissa and exponent of each element: `input = mantissa · 2^exponent` with `½ ≤ |mantissa| < 1` and an
+            /// int32 exponent. Zero, infinities and NaN are their own mantissa, with exponent 0.
             method frexp() -> MantissaExponent {
-                [own_out] Keep Yes DTypes::FLOAT, Same,
-                run frexp_body, torch "", samples ["N(3, 4)"],
-                example [
+                out: own, dtypes: FLOAT, result: Same,
+                run: frexp_body,
+                samples: ["N(3, 4)"],
+                example: [
                     "let (mantissa, exponent) = tensor([6.0, 0.5])?.frexp()?;",
                     "assert_close(mantissa, [0.75, 0.5]);",
                     "assert_close(exponent, [3, 0]);",
-                ]
+                ],
             }
             /// Degrees from radians.
             method rad2deg() -> Tensor {
-                [inplace] Keep Yes DTypes::ORDERED, Float,
-                run rad2deg_body, torch "", samples ["N(3, 4)"],
-                example ["assert_close(tensor([std::f64::consts::PI])?.rad2deg()?, [180.0]);"]
+                in_place: yes, dtypes: ORDERED, result: Float,
+                run: rad2deg_body,
+                samples: ["N(3, 4)"],
+                example: ["assert_close(tensor([std::f64::consts::PI])?.rad2deg()?, [180.0]);"],
             }
             /// Radians from degrees.
             method deg2rad() -> Tensor {
-                [inplace] Keep Yes DTypes::ORDERED, Float,
-                run deg2rad_body, torch "", samples ["N(3, 4)"],
-                example ["assert_close(tensor([180.0])?.deg2rad()?, [std::f64::consts::PI]);"]
+                in_place: yes, dtypes: ORDERED, result: Float,
+                run: deg2rad_body,
+                samples: ["N(3, 4)"],
+                example: ["assert_close(tensor([180.0])?.deg2rad()?, [std::f64::consts::PI]);"],
             }
             /// Each element or `min`, whichever is larger.
             method clamp_min(min: Operand) -> Tensor {
-                [out_rule inplace] Keep Yes DTypes::ORDERED, Same,
-                run clamp_min_body, torch "", samples ["N(3, 4), -0.1", "N(3, 4), N(4)"],
-                example ["assert_close(tensor([-1.0, 2.0])?.clamp_min(0.0)?, [0.0, 2.0]);"]
+                in_place: yes, out: rule, dtypes: ORDERED, result: Same,
+                run: clamp_min_body, node: |given| ("clamp_min", given.tensor("min")),
+                samples: ["N(3, 4), -0.1", "N(3, 4), N(4)"],
+                example: ["assert_close(tensor([-1.0, 2.0])?.clamp_min(0.0)?, [0.0, 2.0]);"],
             }
             /// Each element or `max`, whichever is smaller.
             method clamp_max(max: Operand) -> Tensor {
-                [out_rule inplace] Keep Yes DTypes::ORDERED, Same,
-                run clamp_max_body, torch "", samples ["N(3, 4), 0.1", "N(3, 4), N(4)"],
-                example ["assert_close(tensor([-1.0, 2.0])?.clamp_max(0.0)?, [-1.0, 0.0]);"]
+                in_place: yes, out: rule, dtypes: ORDERED, result: Same,
+                run: clamp_max_body, node: |given| ("clamp_max", given.tensor("max")),
+                samples: ["N(3, 4), 0.1", "N(3, 4), N(4)"],
+                example: ["assert_close(tensor([-1.0, 2.0])?.clamp_max(0.0)?, [-1.0, 0.0]);"],
             }
             /// True where the element is inf.
             method isposinf() -> Tensor {
-                [own_out nograd] Keep Yes DTypes::ORDERED, Bool,
-                run isposinf_body, torch "", samples ["N(3, 4)"],
-                example ["assert_close(tensor([f64::INFINITY, f64::NEG_INFINITY])?.isposinf()?, [true, false]);"]
+                out: own, flags: [no_gradient], dtypes: ORDERED, result: Bool,
+                run: isposinf_body,
+                samples: ["N(3, 4)"],
+                example: ["assert_close(tensor([f64::INFINITY, f64::NEG_INFINITY])?.isposinf()?, [true, false]);"],
             }
             /// True where the element is -inf.
             method isneginf() -> Tensor {
-                [own_out nograd] Keep Yes DTypes::ORDERED, Bool,
-                run isneginf_body, torch "", samples ["N(3, 4)"],
-                example ["assert_close(tensor([f64::INFINITY, f64::NEG_INFINITY])?.isneginf()?, [false, true]);"]
+                out: own, flags: [no_gradient], dtypes: ORDERED, result: Bool,
+                run: isneginf_body,
+                samples: ["N(3, 4)"],
+                example: ["assert_close(tensor([f64::INFINITY, f64::NEG_INFINITY])?.isneginf()?, [false, true]);"],
             }
             /// The derivative of order `n` of [`digamma`](crate::ops::unary::digamma): `(-1)^(n+1) n! ζ(n+1, x)`.
             function polygamma(n: Int, input: Tensor) -> Tensor {
-                [] Keep Yes DTypes::ORDERED, Float,
-                run polygamma_body, torch "", samples ["0, P(3, 4)", "1, P(3, 4)", "2, N(3, 4)", "3, P(3, 4)"],
-                example ["assert_close(polygamma(1, &tensor([1.0, 2.0])?)?, [1.64493, 0.64493]);"]
+                dtypes: ORDERED, result: Float,
+                run: polygamma_body,
+                samples: ["0, P(3, 4)", "1, P(3, 4)", "2, N(3, 4)", "3, P(3, 4)"],
+                example: ["assert_close(polygamma(1, &tensor([1.0, 2.0])?)?, [1.64493, 0.64493]);"],
             }
             /// The logarithm of the multivariate gamma function of dimension `p`: `Σ lgamma(x - i/2) + p(p-1)/4 log π`.
             method mvlgamma(p: Int) -> Tensor {
-                [inplace] Own Yes DTypes::REAL, Float,
-                run mvlgamma_body, torch "", samples ["P(3, 4, lo=2.1, hi=4.0), 3", "P(3, 4), 1"],
-                example ["assert_close(tensor([2.0, 3.0])?.mvlgamma(2)?, [0.45158, 1.55019]);"]
+                in_place: yes, amp: Own, dtypes: REAL, result: Float,
+                run: mvlgamma_body,
+                samples: ["P(3, 4, lo=2.1, hi=4.0), 3", "P(3, 4), 1"],
+                example: ["assert_close(tensor([2.0, 3.0])?.mvlgamma(2)?, [0.45158, 1.55019]);"],
             }
         }
     };

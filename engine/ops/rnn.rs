@@ -17,42 +17,57 @@ use smallvec::SmallVec;
 #[macro_export]
 #[doc(hidden)]
 macro_rules! rnn_ops {
-    ($cb:ident) => { $cb! { "rnn" :
-        /// `h' = tanh(W_ih x + b_ih + W_hh h + b_hh)` (or relu) over packed rows (sum of `batch_sizes`, in) from `hx`
-        /// (batch, hidden); `reverse` runs from the last step. Gives the states of all steps, packed, and the last ones.
-        function rnn_sequence(input: Tensor, hx: Tensor, batch_sizes: Dims, w_ih: Tensor, w_hh: Tensor, b_ih: OptTensor = None, b_hh: OptTensor = None, nonlinearity: Text = "tanh", reverse: Bool = false) -> Pair {
-            [] Low Yes DTypes::FLOAT, Same,
-            run rnn_body, torch "-", samples [],
-            example [
-                "let (x, h, one) = (tensor([[1.0], [2.0]])?, tensor([[0.0]])?, tensor([[1.0]])?);",
-                r#"let (states, last) = rnn_sequence(&x, &h, &[1, 1], &one, &one, None, None, "relu", false)?;"#,
-                "assert_close(states, [[1.0], [3.0]]);",
-                "assert_close(last, [[3.0]]);",
-            ]
+    ($cb:ident) => {
+        $crate::rows! { $cb "rnn" :
+            /// `h' = tanh(W_ih x + b_ih + W_hh h + b_hh)` (or relu) over packed rows (sum of `batch_sizes`, in) from `hx`
+            /// (batch, hidden); `reverse` runs from the last step. Gives the states of all steps, packed, and the last
+            /// ones.
+            function rnn_sequence(
+                input: Tensor, hx: Tensor, batch_sizes: Dims, w_ih: Tensor, w_hh: Tensor, b_ih: OptTensor = None,
+                b_hh: OptTensor = None, nonlinearity: Text = "tanh", reverse: Bool = false
+            ) -> Pair {
+                amp: Low, dtypes: FLOAT, result: Same,
+                run: rnn_body, node: "cat", torch: "-",
+                samples: [],
+                example: [
+                    "let (x, h, one) = (tensor([[1.0], [2.0]])?, tensor([[0.0]])?, tensor([[1.0]])?);",
+                    r#"let (states, last) = rnn_sequence(&x, &h, &[1, 1], &one, &one, None, None, "relu", false)?;"#,
+                    "assert_close(states, [[1.0], [3.0]]);",
+                    "assert_close(last, [[3.0]]);",
+                ],
+            }
+            /// A long short-term memory (Hochreiter and Schmidhuber, 1997) with gates in PyTorch's order i, f, g, o, as
+            /// [`rnn_sequence`]; `w_hr` projects the states. Gives all states, the last ones, and the last cells.
+            function lstm_sequence(
+                input: Tensor, hx: Tensor, cx: Tensor, batch_sizes: Dims, w_ih: Tensor, w_hh: Tensor,
+                b_ih: OptTensor = None, b_hh: OptTensor = None, w_hr: OptTensor = None, reverse: Bool = false
+            ) -> Tensors {
+                amp: Low, dtypes: FLOAT, result: Same,
+                run: lstm_body, node: "cat", torch: "-",
+                samples: [],
+                example: [
+                    "let (x, zero, w) = (tensor([[1.0]])?, tensor([[0.0]])?, tensor([[0.0], [0.0], [0.0], [0.0]])?);",
+                    "let made = lstm_sequence(&x, &zero, &tensor([[4.0]])?, &[1], &w, &w, None, None, None, false)?;",
+                    "assert_close(&made[1], [[0.48201]]);",
+                    "assert_close(&made[2], [[2.0]]);",
+                ],
+            }
+            /// A gated recurrent unit (Cho et al., 2014) with gates in PyTorch's order r, z, n, as [`rnn_sequence`].
+            function gru_sequence(
+                input: Tensor, hx: Tensor, batch_sizes: Dims, w_ih: Tensor, w_hh: Tensor, b_ih: OptTensor = None,
+                b_hh: OptTensor = None, reverse: Bool = false
+            ) -> Pair {
+                amp: Low, dtypes: FLOAT, result: Same,
+                run: gru_body, node: "cat", torch: "-",
+                samples: [],
+                example: [
+                    "let (x, h, w) = (tensor([[1.0]])?, tensor([[4.0]])?, tensor([[0.0], [0.0], [0.0]])?);",
+                    "let (_, last) = gru_sequence(&x, &h, &[1], &w, &w, None, None, false)?;",
+                    "assert_close(last, [[2.0]]);",
+                ],
+            }
         }
-        /// A long short-term memory (Hochreiter and Schmidhuber, 1997) with gates in PyTorch's order i, f, g, o, as
-        /// [`rnn_sequence`]; `w_hr` projects the states. Gives all states, the last ones, and the last cells.
-        function lstm_sequence(input: Tensor, hx: Tensor, cx: Tensor, batch_sizes: Dims, w_ih: Tensor, w_hh: Tensor, b_ih: OptTensor = None, b_hh: OptTensor = None, w_hr: OptTensor = None, reverse: Bool = false) -> Tensors {
-            [] Low Yes DTypes::FLOAT, Same,
-            run lstm_body, torch "-", samples [],
-            example [
-                "let (x, zero, w) = (tensor([[1.0]])?, tensor([[0.0]])?, tensor([[0.0], [0.0], [0.0], [0.0]])?);",
-                "let made = lstm_sequence(&x, &zero, &tensor([[4.0]])?, &[1], &w, &w, None, None, None, false)?;",
-                "assert_close(&made[1], [[0.48201]]);",
-                "assert_close(&made[2], [[2.0]]);",
-            ]
-        }
-        /// A gated recurrent unit (Cho et al., 2014) with gates in PyTorch's order r, z, n, as [`rnn_sequence`].
-        function gru_sequence(input: Tensor, hx: Tensor, batch_sizes: Dims, w_ih: Tensor, w_hh: Tensor, b_ih: OptTensor = None, b_hh: OptTensor = None, reverse: Bool = false) -> Pair {
-            [] Low Yes DTypes::FLOAT, Same,
-            run gru_body, torch "-", samples [],
-            example [
-                "let (x, h, w) = (tensor([[1.0]])?, tensor([[4.0]])?, tensor([[0.0], [0.0], [0.0]])?);",
-                "let (_, last) = gru_sequence(&x, &h, &[1], &w, &w, None, None, false)?;",
-                "assert_close(last, [[2.0]]);",
-            ]
-        }
-    }};
+    };
 }
 rnn_ops!(define_composites);
 

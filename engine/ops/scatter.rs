@@ -5,9 +5,9 @@
 //! written, on both devices.
 
 use super::compare::select::r#where;
-use super::index::{
-    as_index, beside, check_extent, index_axes, put_axes, with_dims, write_at, IndexOp, ScatterMode, Target,
-};
+use super::index::{as_index, check_extent, index_axes, put_axes, with_dims, write_at, IndexOp, ScatterMode, Target};
+use super::index_put::index_put_body;
+pub use super::index_put::{check_mask, index_assign, places};
 use super::macros::define_composites;
 use super::masked::{
     as_strided_scatter_body, diagonal_scatter_body, fill_body, masked_scatter_body, masked_select_body,
@@ -15,7 +15,7 @@ use super::masked::{
 };
 use super::Operand;
 use crate::autograd::{self, Ctx, Grads};
-use crate::shape::{self, Axes, Shape, SliceDim, Slices};
+use crate::shape::{self, Shape, SliceDim, Slices};
 use crate::warnings::warn_once;
 use crate::{DType, Error, Result, Scalar, Tensor};
 
@@ -23,127 +23,175 @@ use crate::{DType, Error, Result, Scalar, Tensor};
 #[macro_export]
 #[doc(hidden)]
 macro_rules! scatter_ops {
-    ($cb:ident) => { $cb! { "scatter" :
-        /// A copy with `src` added at `index` along `dim` (`bool` is true where one is); what [`scatter`](crate::ops::index::scatter) says of sizes holds.
+    ($cb:ident) => { $crate::rows! { $cb "scatter" :
+        /// A copy with `src` added at `index` along `dim` (`bool` is true where one is); what
+        /// [`scatter`](crate::ops::index::scatter) says of sizes holds.
         method scatter_add(dim: Dim, index: Tensor, src: Tensor) -> Tensor {
-            [updates] PromoteGpu ["the order of additions is not defined on the GPU"] DTypes::ALL, Same,
-            run scatter_add_body[Target::Copy], torch "", samples ["N(3, 4), 1, I(0, 4, 3, 2), N(3, 2)", "N(3, 4), 0, I(0, 3, 2, 4), FIXED(N(3, 4))"],
-            example [
+            in_place: body, amp: PromoteGpu, deterministic: No("the order of additions is not defined on the GPU"),
+            dtypes: ALL, result: Same,
+            run: scatter_add_body[Target::Copy],
+            samples: ["N(3, 4), 1, I(0, 4, 3, 2), N(3, 2)", "N(3, 4), 0, I(0, 3, 2, 4), FIXED(N(3, 4))"],
+            example: [
                 "let x = tensor([1, 2])?;",
                 "assert_close(x.scatter_add(0, &tensor([0, 0, 1])?, &tensor([10, 20, 30])?)?, [31, 32]);",
-            ]
+            ],
         }
         /// The slices of dimension `dim` that `index`, a vector, lists.
         method index_select(dim: Dim, index: Tensor) -> Tensor {
-            [] Keep Yes DTypes::ALL, Same,
-            run super::slices::index_select_body, torch "", samples ["N(3, 4), 1, I(0, 4, 6)", "N(3, 4), 0, I(0, 3, 2)", "N(3, 4), -1, I(0, 4, 0)"],
-            example ["assert_close(tensor([[1, 2], [3, 4]])?.index_select(0, &tensor([1, 1, 0])?)?, [[3, 4], [3, 4], [1, 2]]);"]
+            dtypes: ALL, result: Same,
+            run: super::slices::index_select_body,
+            samples: ["N(3, 4), 1, I(0, 4, 6)", "N(3, 4), 0, I(0, 3, 2)", "N(3, 4), -1, I(0, 4, 0)"],
+            example: [
+                "assert_close(tensor([[1, 2], [3, 4]])?.index_select(0, &tensor([1, 1, 0])?)?, [[3, 4], [3, 4], [1, \
+                2]]);",
+            ],
         }
         /// A copy with `alpha * source` added to the slices of `dim` that `index` lists.
         method index_add(dim: Dim, index: Tensor, source: Tensor; alpha: Number = 1) -> Tensor {
-            [updates] Keep ["the order of additions is not defined on the GPU"] DTypes::NUMERIC, Same,
-            run super::slices::index_add_body[Target::Copy], torch "", samples ["N(3, 4), 1, I(0, 4, 6), N(3, 6)", "N(3, 4), 0, I(0, 3, 2), N(2, 4), alpha=2"],
-            example ["assert_close(tensor([1, 2])?.index_add(0, &tensor([1, 1])?, &tensor([10, 20])?, 2)?, [1, 62]);"]
+            in_place: body, deterministic: No("the order of additions is not defined on the GPU"), dtypes: NUMERIC,
+            result: Same,
+            run: super::slices::index_add_body[Target::Copy],
+            samples: ["N(3, 4), 1, I(0, 4, 6), N(3, 6)", "N(3, 4), 0, I(0, 3, 2), N(2, 4), alpha=2"],
+            example: ["assert_close(tensor([1, 2])?.index_add(0, &tensor([1, 1])?, &tensor([10, 20])?, 2)?, [1, 62]);"],
         }
         /// A copy with the slices of `dim` that `index` lists replaced by those of `source`.
         method index_copy(dim: Dim, index: Tensor, source: Tensor) -> Tensor {
-            [updates] Keep ["the order of writes to one element is not defined"] DTypes::ALL, Same,
-            run super::slices::index_copy_body[Target::Copy], torch "", samples ["N(3, 4), 1, ORDER(4), N(3, 4)", "N(3, 4), 0, I(1, 2, 1), N(1, 4)"],
-            example ["assert_close(tensor([1, 2, 3])?.index_copy(0, &tensor([2, 0])?, &tensor([8, 9])?)?, [9, 2, 8]);"]
+            in_place: body, deterministic: No("the order of writes to one element is not defined"), dtypes: ALL,
+            result: Same,
+            run: super::slices::index_copy_body[Target::Copy],
+            samples: ["N(3, 4), 1, ORDER(4), N(3, 4)", "N(3, 4), 0, I(1, 2, 1), N(1, 4)"],
+            example: [
+                "assert_close(tensor([1, 2, 3])?.index_copy(0, &tensor([2, 0])?, &tensor([8, 9])?)?, [9, 2, 8]);",
+            ],
         }
         /// A copy with a number, or a 0-d tensor, written over the slices of `dim` that `index` lists.
         method index_fill(dim: Dim, index: Tensor, value: Operand) -> Tensor {
-            [no_out updates] Keep Yes DTypes::ALL, Same,
-            run super::slices::index_fill_body[Target::Copy], torch "", samples ["N(3, 4), 1, I(-4, 4, 3), 2", "N(3, 4), 0, I(0, 3, 2), N()"],
-            example ["assert_close(tensor([1, 2, 3])?.index_fill(0, &tensor([0, 2])?, 7)?, [7, 2, 7]);"]
+            in_place: body, out: none, dtypes: ALL, result: Same,
+            run: super::slices::index_fill_body[Target::Copy], node: |given| ("index_fill", given.tensor("value")),
+            samples: ["N(3, 4), 1, I(-4, 4, 3), 2", "N(3, 4), 0, I(0, 3, 2), N()"],
+            example: ["assert_close(tensor([1, 2, 3])?.index_fill(0, &tensor([0, 2])?, 7)?, [7, 2, 7]);"],
         }
-        /// A copy in which the slices of `source` that `index` sends to one slice of `dim` are combined with it by `reduce`:
-        /// "prod", "mean", "amax" or "amin". Without `include_self` what was there does not count.
-        method index_reduce(dim: Dim, index: Tensor, source: Tensor, reduce: Text; include_self: Bool = true) -> Tensor {
-            [updates] Keep ["the order of additions is not defined on the GPU"] DTypes::REAL, Same,
-            run super::slices::index_reduce_body[Target::Copy], torch "", samples [
-                "N(3, 4), 1, I(0, 4, 6), N(3, 6), 'mean'", "N(3, 4), 0, I(0, 3, 5), N(5, 4), 'amax'",
-                "N(3, 4), 0, I(0, 3, 5), P(5, 4), 'prod', include_self=False", "N(3, 4), 1, I(0, 4, 6), N(3, 6), 'amin', include_self=False"
+        /// A copy in which the slices of `source` that `index` sends to one slice of `dim` are combined with it by
+        /// `reduce`: "prod", "mean", "amax" or "amin". Without `include_self` what was there does not count.
+        method index_reduce(
+            dim: Dim, index: Tensor, source: Tensor, reduce: Text; include_self: Bool = true
+        ) -> Tensor {
+            in_place: body, deterministic: No("the order of additions is not defined on the GPU"), dtypes: REAL,
+            result: Same,
+            run: super::slices::index_reduce_body[Target::Copy],
+            samples: [
+                "N(3, 4), 1, I(0, 4, 6), N(3, 6), 'mean'",
+                "N(3, 4), 0, I(0, 3, 5), N(5, 4), 'amax'",
+                "N(3, 4), 0, I(0, 3, 5), P(5, 4), 'prod', include_self=False",
+                "N(3, 4), 1, I(0, 4, 6), N(3, 6), 'amin', include_self=False",
             ],
-            example [
+            example: [
                 "let x = tensor([1.0, 2.0])?;",
                 r#"assert_close(x.index_reduce(0, &tensor([0, 0])?, &tensor([3.0, 4.0])?, "prod", true)?, [12.0, 2.0]);"#,
-            ]
+            ],
         }
         /// A copy with `values`, which broadcast, written (or with `accumulate` added) at the index tensors, as
         /// `x[indices] = values`. Masks count as the indices where they hold.
         method index_put(indices: Tensors, values: Tensor, accumulate: Bool = false) -> Tensor {
-            [no_out updates] PromoteGpu ["the order of writes to one element is not defined"] DTypes::ALL, Same,
-            run index_put_body[Target::Copy], torch "", samples [
-                "N(3, 4), [I(0, 3, 2), I(0, 4, 2)], N(2), True", "N(3, 4), [I(1, 2, 1)], N(4)", "N(3, 4), [B(3, 4)], N()", "N(3, 4), [B(3)], N(1)"
+            in_place: body, out: none, amp: PromoteGpu,
+            deterministic: No("the order of writes to one element is not defined"), dtypes: ALL, result: Same,
+            run: index_put_body[Target::Copy],
+            samples: [
+                "N(3, 4), [I(0, 3, 2), I(0, 4, 2)], N(2), True",
+                "N(3, 4), [I(1, 2, 1)], N(4)",
+                "N(3, 4), [B(3, 4)], N()",
+                "N(3, 4), [B(3)], N(1)",
             ],
-            example ["assert_close(tensor([1, 2, 3])?.index_put(&[tensor([2, 0])?], &tensor([8, 9])?, false)?, [9, 2, 8]);"]
+            example: [
+                "assert_close(tensor([1, 2, 3])?.index_put(&[tensor([2, 0])?], &tensor([8, 9])?, false)?, [9, 2, 8]);",
+            ],
         }
         /// The elements of the flattened tensor at `index`, in its shape. Negative indices count from the end.
         method take(index: Tensor) -> Tensor {
-            [] Keep Yes DTypes::ALL, Same,
-            run take_body, torch "", samples ["N(3, 4), I(-12, 12, 2, 5)", "N(3), I(0, 3)"],
-            example ["assert_close(tensor([[1, 2], [3, 4]])?.take(&tensor([3, -4])?)?, [4, 1]);"]
+            dtypes: ALL, result: Same,
+            run: take_body,
+            samples: ["N(3, 4), I(-12, 12, 2, 5)", "N(3), I(0, 3)"],
+            example: ["assert_close(tensor([[1, 2], [3, 4]])?.take(&tensor([3, -4])?)?, [4, 1]);"],
         }
         /// A copy with `source` written (or with `accumulate` added) at `index` of the flattened tensor.
         method put(index: Tensor, source: Tensor, accumulate: Bool = false) -> Tensor {
-            [no_out updates] Keep ["the order of writes to one element is not defined"] DTypes::ALL, Same,
-            run put_body[Target::Copy], torch "", samples ["N(3, 4), I(-12, 12, 2, 5), N(2, 5), True", "N(3, 4), ORDER(12), N(12)"],
-            example [
+            in_place: body, out: none, deterministic: No("the order of writes to one element is not defined"),
+            dtypes: ALL, result: Same,
+            run: put_body[Target::Copy],
+            samples: ["N(3, 4), I(-12, 12, 2, 5), N(2, 5), True", "N(3, 4), ORDER(12), N(12)"],
+            example: [
                 "let x = tensor([[1, 2], [3, 4]])?;",
                 "assert_close(x.put(&tensor([3, 0])?, &tensor([8, 9])?, false)?, [[9, 2], [3, 8]]);",
-            ]
+            ],
         }
-        /// `out[i][j] = input[indices[i][j]][j]` for `dim` 0, and so on, where both broadcast together but along `dim`. Without
+        /// `out[i][j] = input[indices[i][j]][j]` for `dim` 0, and so on, where both broadcast together but along `dim`.
+        /// Without
         /// `dim` both are flattened.
         method take_along_dim(indices: Tensor, dim: OptDim = None) -> Tensor {
-            [steps] Keep Yes DTypes::ALL, Same,
-            run take_along_body, torch "", samples ["N(3, 4), I(0, 4, 3, 2), 1", "N(3, 4), I(0, 3, 2, 1), dim=0", "N(12), I(0, 12, 5)"],
-            example [
+            flags: [steps], dtypes: ALL, result: Same,
+            run: take_along_body, node: "gather",
+            samples: ["N(3, 4), I(0, 4, 3, 2), 1", "N(3, 4), I(0, 3, 2, 1), dim=0", "N(12), I(0, 12, 5)"],
+            example: [
                 "let x = tensor([[30, 10, 20]])?;",
                 "assert_close(x.take_along_dim(&x.argsort(1, false, true)?, Some(1))?, [[10, 20, 30]]);",
-            ]
+            ],
         }
-        /// The elements where `mask` holds, as a vector; both broadcast. Evaluates: the result's size depends on the data.
+        /// The elements where `mask` holds, as a vector; both broadcast. Evaluates: the result's size depends on the
+        /// data.
         method masked_select(mask: Tensor) -> Tensor {
-            [] Keep Yes DTypes::ALL, Same,
-            run masked_select_body, torch "", samples ["N(3, 4), B(3, 4)", "N(3, 4), B(4)", "N(4), B(3, 1)", "N(), B()"],
-            example ["assert_close(tensor([1, 2, 3])?.masked_select(&tensor([true, false, true])?)?, [1, 3]);"]
+            dtypes: ALL, result: Same,
+            run: masked_select_body,
+            samples: ["N(3, 4), B(3, 4)", "N(3, 4), B(4)", "N(4), B(3, 1)", "N(), B()"],
+            example: ["assert_close(tensor([1, 2, 3])?.masked_select(&tensor([true, false, true])?)?, [1, 3]);"],
         }
-        /// A copy with the elements of `source`, in order, where `mask`, which broadcasts, holds. Evaluates: how many are needed
-        /// depends on the data.
+        /// A copy with the elements of `source`, in order, where `mask`, which broadcasts, holds. Evaluates: how many
+        /// are needed depends on the data.
         method masked_scatter(mask: Tensor, source: Tensor) -> Tensor {
-            [no_out updates] Keep Yes DTypes::ALL, Same,
-            run masked_scatter_body[Target::Copy], torch "", samples ["N(3, 4), B(3, 4), N(3, 4)", "N(3, 4), B(4), N(15)"],
-            example [
+            in_place: body, out: none, dtypes: ALL, result: Same,
+            run: masked_scatter_body[Target::Copy],
+            samples: ["N(3, 4), B(3, 4), N(3, 4)", "N(3, 4), B(4), N(15)"],
+            example: [
                 "let x = tensor([1, 2, 3])?;",
                 "assert_close(x.masked_scatter(&tensor([true, false, true])?, &tensor([8, 9])?)?, [8, 2, 9]);",
-            ]
+            ],
         }
         /// A number, or a 0-d tensor, in the tensor's shape and dtype.
         method fill(value: Operand) -> Tensor {
-            [no_out only_function] Keep Yes DTypes::ALL, Same,
-            run fill_body, torch "", samples ["N(3, 4), 2.5", "N(3, 4), N()", "N(), 1"],
-            example ["assert_close(tensor([1, 2])?.fill(7)?, [7, 7]);"]
+            python: function, out: none, dtypes: ALL, result: Same,
+            run: fill_body,
+            node: |given| ("fill", if given.in_place() == 1 { 2 + given.given } else { given.tensor("value") }),
+            samples: ["N(3, 4), 2.5", "N(3, 4), N()", "N(), 1"],
+            example: ["assert_close(tensor([1, 2])?.fill(7)?, [7, 7]);"],
         }
         /// A copy with index `index` of dimension `dim` replaced by `src`.
         method select_scatter(src: Tensor, dim: Dim, index: Int) -> Tensor {
-            [no_out] Keep Yes DTypes::ALL, Same,
-            run select_scatter_body, torch "", samples ["N(3, 4), N(3), 1, -2", "N(3, 4), N(4), 0, 1"],
-            example ["assert_close(tensor([[1, 2], [3, 4]])?.select_scatter(&tensor([8, 9])?, 0, 1)?, [[1, 2], [8, 9]]);"]
+            out: none, dtypes: ALL, result: Same,
+            run: select_scatter_body,
+            samples: ["N(3, 4), N(3), 1, -2", "N(3, 4), N(4), 0, 1"],
+            example: [
+                "assert_close(tensor([[1, 2], [3, 4]])?.select_scatter(&tensor([8, 9])?, 0, 1)?, [[1, 2], [8, 9]]);",
+            ],
         }
         /// A copy with a diagonal replaced by `src`.
         method diagonal_scatter(src: Tensor, offset: Int = 0, dim1: Dim = 0, dim2: Dim = 1) -> Tensor {
-            [no_out] Keep Yes DTypes::ALL, Same,
-            run diagonal_scatter_body, torch "", samples ["N(3, 4), N(3)", "N(3, 4), N(2), -1", "N(2, 3, 4), N(2, 3), 1, 1, 2"],
-            example ["assert_close(tensor([[1, 2], [3, 4]])?.diagonal_scatter(&tensor([8, 9])?, 0, 0, 1)?, [[8, 2], [3, 9]]);"]
+            out: none, dtypes: ALL, result: Same,
+            run: diagonal_scatter_body,
+            samples: ["N(3, 4), N(3)", "N(3, 4), N(2), -1", "N(2, 3, 4), N(2, 3), 1, 1, 2"],
+            example: [
+                "assert_close(tensor([[1, 2], [3, 4]])?.diagonal_scatter(&tensor([8, 9])?, 0, 0, 1)?, [[8, 2], [3, \
+                9]]);",
+            ],
         }
-        /// A copy with the elements that `as_strided` would show replaced by `src`. What is replaced gets no gradient (in PyTorch
-        /// it gets that of what replaces it, and the rest gets none).
+        /// A copy with the elements that `as_strided` would show replaced by `src`. What is replaced gets no gradient
+        /// (in PyTorch it gets that of what replaces it, and the rest gets none).
         method as_strided_scatter(src: Tensor, size: Sizes, stride: Sizes, storage_offset: OptInt = None) -> Tensor {
-            [no_out] Keep Yes DTypes::ALL, Same,
-            run as_strided_scatter_body, torch "-", samples [],
-            example ["assert_close(tensor([1, 2, 3, 4])?.as_strided_scatter(&tensor([8, 9])?, &[2], &[2], None)?, [8, 2, 9, 4]);"]
+            out: none, dtypes: ALL, result: Same,
+            run: as_strided_scatter_body, torch: "-",
+            samples: [],
+            example: [
+                "assert_close(tensor([1, 2, 3, 4])?.as_strided_scatter(&tensor([8, 9])?, &[2], &[2], None)?, [8, 2, \
+                9, 4]);",
+            ],
         }
     }};
 }
@@ -415,104 +463,6 @@ pub(super) fn reduce_gradient(c: &Ctx<'_>, g: &Tensor, axis: usize, mode: Scatte
         }
     };
     Ok([c.needs(0).then_some(of_x), None, c.needs(2).then_some(of_src)].into_iter().collect())
-}
-
-/// Leading dimensions and the int64 indices along them, of indices and masks as `x[…]` takes them.
-pub(super) fn spread_masks(op: &'static str, x: &Tensor, indices: &[Tensor]) -> Result<(Axes, Vec<Tensor>)> {
-    let mut wide = Vec::new();
-    for t in indices {
-        let t = &beside(x, t)?;
-        if !matches!(t.dtype(), DType::Bool | DType::U8) {
-            wide.push(as_index(op, t)?);
-            continue;
-        }
-        let at = wide.len();
-        check_mask(op, x, at, t)?;
-        wide.extend(places(t)?);
-    }
-    if wide.len() > x.ndim() {
-        let why = format!("too many indices for tensor of dimension {} (got {})", x.ndim(), wide.len());
-        return Err(Error::index(op, why));
-    }
-    Ok(((0..wide.len()).collect(), wide))
-}
-
-/// Refuses a mask that is not in the shape of the dimensions of `x` from `at` on.
-pub fn check_mask(op: &'static str, x: &Tensor, at: usize, mask: &Tensor) -> Result<()> {
-    for (i, &n) in mask.shape().iter().enumerate() {
-        if x.shape().get(at + i) != Some(&n) {
-            let why = format!(
-                "The shape of the mask {:?} at index {i} does not match the shape of the indexed tensor {:?} at index {}",
-                mask.shape(),
-                x.shape(),
-                at + i
-            );
-            return Err(Error::index(op, why));
-        }
-    }
-    Ok(())
-}
-
-/// The indices where a mask holds, one vector for each of its dimensions. Evaluates.
-pub fn places(mask: &Tensor) -> Result<Vec<Tensor>> {
-    mask.nonzero()?.unbind(1)
-}
-
-/// One mask and one number are a `masked_fill` in PyTorch, which casts.
-fn as_filled(x: &Tensor, indices: &[Tensor], values: &Tensor) -> Result<Option<Tensor>> {
-    if !(matches!(indices, [mask] if mask.dtype() == DType::Bool) && values.numel() == 1) {
-        return Ok(None);
-    }
-    let values = values.reshape(&[])?;
-    if values.dtype() == x.dtype() {
-        return Ok(Some(values));
-    }
-    if values.dtype().is_complex() {
-        super::create::check_held("index_put", values.detach()?.item()?, x.dtype())?;
-        return super::complex::real(&values)?.cast(x.dtype()).map(Some);
-    }
-    values.cast(x.dtype()).map(Some)
-}
-
-fn index_put_body(to: Target, x: &Tensor, indices: &[Tensor], values: &Tensor, accumulate: bool) -> Result<Tensor> {
-    if to == Target::Itself {
-        crate::warnings::of_expanded("index_put_", x);
-    }
-    if let Err(odd) = same_dtype("index_put", x, values, "Index put requires the source and destination dtypes match") {
-        return match if accumulate { None } else { as_filled(x, indices, values)? } {
-            Some(values) => index_put_body(to, x, indices, &values, false),
-            None => Err(odd),
-        };
-    }
-    let filled = if values.ndim() > 1 && !accumulate { as_filled(x, indices, values)? } else { None };
-    let (given, values) = (indices, filled.as_ref().unwrap_or(values));
-    let (axes, indices) = spread_masks("index_put", x, given)?;
-    if axes.is_empty() {
-        if given.is_empty() {
-            return Err(Error::index("index_put", "expected at least one index tensor"));
-        }
-        // Truth values without dimensions take all of the tensor, or nothing of it.
-        let mut all = true;
-        for mask in given {
-            all &= mask.detach()?.item_f64()? != 0.0;
-        }
-        let once = super::create::arange_of(usize::from(all), x.device())?;
-        let out = put_axes(to, &x.unsqueeze(0)?, &[0], &[once], values, accumulate, false)?;
-        return if to == Target::Itself { Ok(x.clone()) } else { out.squeeze(Some(&[0])) };
-    }
-    put_axes(to, x, &axes, &indices, values, accumulate, false)
-}
-
-/// `x[…] = values` where the index tensors stand along `dims`: writes in place.
-///
-/// # Errors
-/// For indices out of range, values that do not broadcast, and what every in-place op refuses.
-pub fn index_assign(x: &Tensor, dims: &[isize], indices: &[Tensor], values: &Tensor) -> Result<()> {
-    same_dtype("index_put", x, values, "Index put requires the source and destination dtypes match")?;
-    let (axes, indices) = super::index::checked_indices("index_put", x, dims, indices)?;
-    crate::warnings::of_expanded("index_put_", x);
-    let _name = crate::autograd::named("index_put");
-    put_axes(Target::Itself, x, &axes, &indices, values, false, false).map(drop)
 }
 
 fn take_body(x: &Tensor, index: &Tensor) -> Result<Tensor> {

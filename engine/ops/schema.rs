@@ -152,6 +152,18 @@ impl OutDType {
     }
 }
 
+/// What PyTorch's graph calls the step that an op records, and the number of the overload that was called: PyTorch numbers
+/// overloads in the order in which it declares their derivatives.
+#[derive(Clone, Copy, Debug)]
+pub enum NodeName {
+    /// The op's name, overload 0.
+    Own,
+    /// Another name.
+    Is(&'static str, u64),
+    /// By the arguments.
+    By(fn(crate::compat::node_names::Given) -> (&'static str, u64)),
+}
+
 /// One parameter of an op.
 #[derive(Clone, Copy, Debug)]
 pub struct Param {
@@ -198,6 +210,8 @@ pub struct Schema {
     pub primitive: bool,
     /// Does it pass gradients?
     pub differentiable: bool,
+    /// What PyTorch's graph calls its step.
+    pub node: NodeName,
     /// Parameters, the tensor of a method included.
     pub params: &'static [Param],
     /// The kind of result, one of `ops::results`.

@@ -4,142 +4,223 @@
 //! evaluates it, on the device that it was called on.
 
 use super::histogram::{bincount_body, histc_body, histogram2d_body, histogram_body, histogramdd_body};
-use super::index::cat;
 use super::macros::define_composites;
-use super::sort::{argsort_rows, search_rows};
+use super::sort::search_rows;
+use super::unique::{unique_body, unique_consecutive_body};
 use super::{result_type, Operand};
 use crate::fallible::{collected, filled};
 use crate::shape::{self, Shape};
 use crate::warnings::warn_once;
-use crate::{autograd, DType, Error, Result, Scalar, Tensor};
+use crate::{DType, Error, Result, Scalar, Tensor};
 
 /// The rows of the family, for `$cb`.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! search_ops {
-    ($cb:ident) => { $cb! { "search" :
-        /// For each element of `input` the place in the sorted `sorted_sequence`, along its last dimension, where it belongs:
-        /// before its equals, or with `right` (or `side` "right") behind them. A sequence of several rows is searched row by
-        /// row. `sorter` holds the indices that sort it, where it is not sorted itself. int64, or int32 with `out_int32`.
-        function searchsorted(sorted_sequence: Tensor, input: Operand; out_int32: Bool = false, right: Bool = false, side: OptText = None, sorter: OptTensor = None) -> Tensor {
-            [plain nograd] Keep Yes DTypes::REAL, Index,
-            run searchsorted_body, torch "", samples [
-                "ASC(5), N(3, 2)", "ASC(3, 6), P(3, 4), right=True", "FIXED(ASC(6)), 1.5, side='right', out_int32=True", "ASC(2, 3, 4), P(2, 3, 0)",
-                "N(4), N(3), sorter=ORDER(4)", "N(0), N(3)"
+    ($cb:ident) => { $crate::rows! { $cb "search" :
+        /// For each element of `input` the place in the sorted `sorted_sequence`, along its last dimension, where it
+        /// belongs: before its equals, or with `right` (or `side` "right") behind them. A sequence of several rows is
+        /// searched row by row. `sorter` holds the indices that sort it, where it is not sorted itself. int64, or int32
+        /// with `out_int32`.
+        function searchsorted(
+            sorted_sequence: Tensor, input: Operand; out_int32: Bool = false, right: Bool = false, side: OptText = None,
+            sorter: OptTensor = None
+        ) -> Tensor {
+            flags: [no_gradient], dtypes: REAL, result: Index,
+            run: searchsorted_body,
+            samples: [
+                "ASC(5), N(3, 2)",
+                "ASC(3, 6), P(3, 4), right=True",
+                "FIXED(ASC(6)), 1.5, side='right', out_int32=True",
+                "ASC(2, 3, 4), P(2, 3, 0)",
+                "N(4), N(3), sorter=ORDER(4)",
+                "N(0), N(3)",
             ],
-            example [
+            example: [
                 "let places = searchsorted(&tensor([1, 3, 5])?, &tensor([3, 4])?, false, false, None, None)?;",
                 "assert_close(places, [1, 2]);",
-            ]
+            ],
         }
-        /// [`searchsorted`] of the elements among `boundaries`, a sorted vector: the number of the bucket each falls into.
+        /// [`searchsorted`] of the elements among `boundaries`, a sorted vector: the number of the bucket each falls
+        /// into.
         function bucketize(input: Operand, boundaries: Tensor; out_int32: Bool = false, right: Bool = false) -> Tensor {
-            [plain nograd] Keep Yes DTypes::REAL, Index,
-            run bucketize_body, torch "", samples ["P(3, 4), ASC(6)", "N(7), ASC(6), right=True", "2, ASC(6), out_int32=True"],
-            example ["assert_close(bucketize(&tensor([0.5, 3.0, 9.0])?, &tensor([1.0, 3.0, 5.0])?, false, false)?, [0, 1, 3]);"]
+            flags: [no_gradient], dtypes: REAL, result: Index,
+            run: bucketize_body,
+            samples: ["P(3, 4), ASC(6)", "N(7), ASC(6), right=True", "2, ASC(6), out_int32=True"],
+            example: [
+                "assert_close(bucketize(&tensor([0.5, 3.0, 9.0])?, &tensor([1.0, 3.0, 5.0])?, false, false)?, [0, 1, \
+                3]);",
+            ],
         }
         /// Is each element among `test_elements`? With `invert` the opposite. NaN is nowhere.
-        function isin(elements: Operand, test_elements: Operand; assume_unique: Bool = false, invert: Bool = false) -> Tensor {
-            [plain nograd] Keep Yes DTypes::REAL, Bool,
-            run isin_body, torch "", samples ["I(0, 9, 3, 4), I(0, 9, 4)", "I(0, 9, 3, 4), I(0, 9, 4), invert=True", "I(0, 3, 6), 1", "2, I(0, 9, 4)", "N(3), N(0)"],
-            example ["assert_close(isin(&tensor([1, 2, 3])?, &tensor([3, 1])?, false, false)?, [true, false, true]);"]
-        }
-        /// The distinct elements in ascending order; with `dim` the distinct slices along it. With `return_inverse` also where
-        /// each element went, with `return_counts` also how often each occurs. NaN equals nothing. Evaluates.
-        /// The elements have no derivative: backward raises.
-        method unique(sorted: Bool = true, return_inverse: Bool = false, return_counts: Bool = false, dim: OptDim = None) -> Packed {
-            [no_out nograd] Keep Yes DTypes::ORDERED, Same,
-            run unique_body, torch "", samples [
-                "I(0, 5, 3, 4)", "I(0, 5, 3, 4), return_inverse=True, return_counts=True", "N(7), return_counts=True", "I(0, 2, 6, 2), True, True, True, 0",
-                "I(0, 2, 2, 6), return_inverse=True, dim=1", "N(0)", "N(3, 4), return_inverse=True"
+        function isin(
+            elements: Operand, test_elements: Operand; assume_unique: Bool = false, invert: Bool = false
+        ) -> Tensor {
+            flags: [no_gradient], dtypes: REAL, result: Bool,
+            run: isin_body,
+            samples: [
+                "I(0, 9, 3, 4), I(0, 9, 4)",
+                "I(0, 9, 3, 4), I(0, 9, 4), invert=True",
+                "I(0, 3, 6), 1",
+                "2, I(0, 9, 4)",
+                "N(3), N(0)",
             ],
-            example [
+            example: ["assert_close(isin(&tensor([1, 2, 3])?, &tensor([3, 1])?, false, false)?, [true, false, true]);"],
+        }
+        /// The distinct elements in ascending order; with `dim` the distinct slices along it. With `return_inverse`
+        /// also where each element went, with `return_counts` also how often each occurs. NaN equals nothing.
+        /// Evaluates. The elements have no derivative: backward raises.
+        method unique(
+            sorted: Bool = true, return_inverse: Bool = false, return_counts: Bool = false, dim: OptDim = None
+        ) -> Packed {
+            out: none, flags: [no_gradient], dtypes: ORDERED, result: Same,
+            run: unique_body,
+            samples: [
+                "I(0, 5, 3, 4)",
+                "I(0, 5, 3, 4), return_inverse=True, return_counts=True",
+                "N(7), return_counts=True",
+                "I(0, 2, 6, 2), True, True, True, 0",
+                "I(0, 2, 2, 6), return_inverse=True, dim=1",
+                "N(0)",
+                "N(3, 4), return_inverse=True",
+            ],
+            example: [
                 "let made = tensor([3, 1, 3])?.unique(true, true, true, None)?;",
                 "assert_close(&made[0], [1, 3]);",
                 "assert_close(&made[1], [1, 0, 1]);",
                 "assert_close(&made[2], [1, 2]);",
-            ]
-        }
-        /// The elements without those that equal the one before; with `dim` the slices along it. With `return_inverse` also
-        /// where each element went, with `return_counts` also how long each run is. Evaluates. The elements have no
-        /// derivative: backward raises.
-        method unique_consecutive(return_inverse: Bool = false, return_counts: Bool = false, dim: OptDim = None) -> Packed {
-            [no_out nograd] Keep Yes DTypes::ALL, Same,
-            run unique_consecutive_body, torch "", samples [
-                "I(0, 2, 3, 4)", "I(0, 2, 12), True, True", "I(0, 2, 8, 1), return_counts=True, dim=0", "I(0, 2, 2, 6), return_inverse=True, dim=-1", "N(0)"
             ],
-            example ["assert_close(&tensor([1, 1, 2, 1])?.unique_consecutive(false, false, None)?[0], [1, 2, 1]);"]
         }
-        /// Each element `repeats` times (a number, or one for each index of `dim`); flattened first without `dim`. A tensor of
-        /// counts alone gives each index as often as it says. With a tensor of counts it evaluates, unless `output_size` is
-        /// given.
-        method repeat_interleave(repeats: SomeOperand = None, dim: OptDim = None; output_size: OptInt = None) -> Tensor {
-            [steps no_out] Keep Yes DTypes::ALL, Same,
-            run repeat_interleave_body, torch "", samples [
-                "N(3, 4), 2", "N(3, 4), 3, 1", "N(3, 4), I(0, 3, 4), dim=1", "N(3, 4), I(0, 3, 3), 0", "N(3, 4), I(2, 3, 1), 0, output_size=6", "I(0, 4, 5)", "N(2), 0"
+        /// The elements without those that equal the one before; with `dim` the slices along it. With `return_inverse`
+        /// also where each element went, with `return_counts` also how long each run is. Evaluates. The elements have
+        /// no derivative: backward raises.
+        method unique_consecutive(
+            return_inverse: Bool = false, return_counts: Bool = false, dim: OptDim = None
+        ) -> Packed {
+            out: none, flags: [no_gradient], dtypes: ALL, result: Same,
+            run: unique_consecutive_body,
+            samples: [
+                "I(0, 2, 3, 4)",
+                "I(0, 2, 12), True, True",
+                "I(0, 2, 8, 1), return_counts=True, dim=0",
+                "I(0, 2, 2, 6), return_inverse=True, dim=-1",
+                "N(0)",
             ],
-            example ["assert_close(tensor([1, 2])?.repeat_interleave(Some(2.into()), None, None)?, [1, 1, 2, 2]);"]
+            example: ["assert_close(&tensor([1, 1, 2, 1])?.unique_consecutive(false, false, None)?[0], [1, 2, 1]);"],
         }
-        /// How often each number occurs in a vector of integers from 0 on, or with `weights` the sum of theirs; at least
+        /// Each element `repeats` times (a number, or one for each index of `dim`); flattened first without `dim`. A
+        /// tensor of counts alone gives each index as often as it says. With a tensor of counts it evaluates, unless
+        /// `output_size` is given.
+        method repeat_interleave(
+            repeats: SomeOperand = None, dim: OptDim = None; output_size: OptInt = None
+        ) -> Tensor {
+            out: none, flags: [steps], dtypes: ALL, result: Same,
+            run: repeat_interleave_body,
+            node: |given| (if given.tensor("repeats") == 1 { "index_select" } else { "view" }, 0),
+            samples: [
+                "N(3, 4), 2",
+                "N(3, 4), 3, 1",
+                "N(3, 4), I(0, 3, 4), dim=1",
+                "N(3, 4), I(0, 3, 3), 0",
+                "N(3, 4), I(2, 3, 1), 0, output_size=6",
+                "I(0, 4, 5)",
+                "N(2), 0",
+            ],
+            example: ["assert_close(tensor([1, 2])?.repeat_interleave(Some(2.into()), None, None)?, [1, 1, 2, 2]);"],
+        }
+        /// How often each number occurs in a vector of integers from 0 on, or with `weights` the sum of theirs; at
+        /// least
         /// `minlength` counts. Evaluates.
         method bincount(weights: OptTensor = None, minlength: Int = 0) -> Tensor {
-            [no_out nograd] Keep ["the order of additions is not defined on the GPU"] DTypes::INTEGER, Own,
-            run bincount_body, torch "", samples ["I(0, 6, 12)", "I(0, 6, 12), minlength=9", "I(0, 1, 0), minlength=3", "I(0, 1, 0)"],
-            example ["assert_close(tensor([0, 2, 2])?.bincount(None, 4)?, [1, 0, 2, 0]);"]
+            out: none, flags: [no_gradient], deterministic: No("the order of additions is not defined on the GPU"),
+            dtypes: INTEGER, result: Own,
+            run: bincount_body,
+            samples: ["I(0, 6, 12)", "I(0, 6, 12), minlength=9", "I(0, 1, 0), minlength=3", "I(0, 1, 0)"],
+            example: ["assert_close(tensor([0, 2, 2])?.bincount(None, 4)?, [1, 0, 2, 0]);"],
         }
-        /// How many elements lie in each of `bins` equal parts of `min` to `max` (of the elements' range where both are equal);
-        /// the last part has both its ends. What lies outside does not count.
+        /// How many elements lie in each of `bins` equal parts of `min` to `max` (of the elements' range where both are
+        /// equal); the last part has both its ends. What lies outside does not count.
         method histc(bins: Int = 100, min: Number = 0, max: Number = 0) -> Tensor {
-            [nograd] Keep Yes DTypes::REAL, Same,
-            run histc_body, torch "", samples ["N(30), 10", "N(5, 6), 4, -1, 1.5", "N(3, 4)", "N(4), 3, 8, 9"],
-            example ["assert_close(tensor([0.0, 0.5, 1.9, 2.0])?.histc(2, 0, 2)?, [2.0, 2.0]);"]
+            flags: [no_gradient], dtypes: REAL, result: Same,
+            run: histc_body,
+            samples: ["N(30), 10", "N(5, 6), 4, -1, 1.5", "N(3, 4)", "N(4), 3, 8, 9"],
+            example: ["assert_close(tensor([0.0, 0.5, 1.9, 2.0])?.histc(2, 0, 2)?, [2.0, 2.0]);"],
         }
-        /// Counts (or the sums of `weight`) of the elements between neighbours of the bins' edges, and the edges. `bins` is a
-        /// number of equal parts of `range` (by default the elements' own), or the edges. The last bin has both its ends. With
+        /// Counts (or the sums of `weight`) of the elements between neighbours of the bins' edges, and the edges.
+        /// `bins` is a
+        /// number of equal parts of `range` (by default the elements' own), or the edges. The last bin has both its
+        /// ends. With
         /// `density` divided by the bins' widths, so that the integral is 1.
-        method histogram(bins: Operand; range: OptFloats = None, weight: OptTensor = None, density: Bool = false) -> HistEdges {
-            [nograd] Keep ["the order of additions is not defined on the GPU"] DTypes::FLOAT, Same,
-            run histogram_body, torch "", samples ["N(30), 5", "N(5, 6), 4, range=[-1.0, 1.5]", "N(12), 4, weight=P(12), density=True", "N(30), ASC(6)"],
-            example [
+        method histogram(
+            bins: Operand; range: OptFloats = None, weight: OptTensor = None, density: Bool = false
+        ) -> HistEdges {
+            flags: [no_gradient], deterministic: No("the order of additions is not defined on the GPU"), dtypes: FLOAT,
+            result: Same,
+            run: histogram_body,
+            samples: [
+                "N(30), 5",
+                "N(5, 6), 4, range=[-1.0, 1.5]",
+                "N(12), 4, weight=P(12), density=True",
+                "N(30), ASC(6)",
+            ],
+            example: [
                 "let (counts, edges) = tensor([0.0, 0.5, 1.9, 2.0])?.histogram(2, Some(&[0.0, 2.0]), None, false)?;",
                 "assert_close(counts, [2.0, 2.0]);",
                 "assert_close(edges, [0.0, 1.0, 2.0]);",
-            ]
+            ],
         }
-        /// [`histogram`] in several dimensions: `input` holds one point in each row. `bins` lists for each dimension a number
-        /// of parts or the edges, `range` the ends of all, two by two.
-        method histogramdd(bins: Bins, range: OptFloats = None, weight: OptTensor = None, density: Bool = false) -> HistEdgesList {
-            [no_out nograd only_function] Keep ["the order of additions is not defined on the GPU"] DTypes::FLOAT, Same,
-            run histogramdd_body, torch "", samples ["N(30, 2), [3, 5]", "N(30, 3), [1, 3, 3], density=True", "N(20, 2), [3, 4], [-1.0, 1.0, -2.0, 0.5], P(20)", "N(20, 2), 3"],
-            example [
+        /// [`histogram`] in several dimensions: `input` holds one point in each row. `bins` lists for each dimension a
+        /// number of parts or the edges, `range` the ends of all, two by two.
+        method histogramdd(
+            bins: Bins, range: OptFloats = None, weight: OptTensor = None, density: Bool = false
+        ) -> HistEdgesList {
+            python: function, out: none, flags: [no_gradient],
+            deterministic: No("the order of additions is not defined on the GPU"), dtypes: FLOAT, result: Same,
+            run: histogramdd_body,
+            samples: [
+                "N(30, 2), [3, 5]",
+                "N(30, 3), [1, 3, 3], density=True",
+                "N(20, 2), [3, 4], [-1.0, 1.0, -2.0, 0.5], P(20)",
+                "N(20, 2), 3",
+            ],
+            example: [
                 "let points = tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 1.0]])?;",
                 "let (counts, edges) = points.histogramdd(&[tensor(2)?, tensor(2)?], None, None, false)?;",
                 "assert_close(counts, [[1.0, 1.0], [0.0, 1.0]]);",
                 "assert_close(&edges[0], [0.0, 0.5, 1.0]);",
-            ]
+            ],
         }
-        /// [`histogramdd`] of the points (`x`, `y`), as NumPy's `histogram2d`: counts, the edges along `x`, those along `y`.
-        /// PyTorch has none.
-        function histogram2d(x: Tensor, y: Tensor, bins: Bins = &[], range: OptFloats = None, density: Bool = false, weights: OptTensor = None) -> Packed {
-            [plain nograd] Keep ["the order of additions is not defined on the GPU"] DTypes::FLOAT, Same,
-            run histogram2d_body, torch "-", samples [],
-            example [
+        /// [`histogramdd`] of the points (`x`, `y`), as NumPy's `histogram2d`: counts, the edges along `x`, those along
+        /// `y`. PyTorch has none.
+        function histogram2d(
+            x: Tensor, y: Tensor, bins: Bins = &[], range: OptFloats = None, density: Bool = false,
+            weights: OptTensor = None
+        ) -> Packed {
+            flags: [no_gradient], deterministic: No("the order of additions is not defined on the GPU"), dtypes: FLOAT,
+            result: Same,
+            run: histogram2d_body, torch: "-",
+            samples: [],
+            example: [
                 "let (x, y) = (tensor([0.0, 0.0, 1.0])?, tensor([0.0, 1.0, 1.0])?);",
                 "assert_close(&histogram2d(&x, &y, &[tensor(2)?], None, false, None)?[0], [[1.0, 1.0], [0.0, 1.0]]);",
-            ]
+            ],
         }
-        /// The combinations of `r` elements of a vector, in order, one in each row; with `with_replacement` also of one element
-        /// several times.
+        /// The combinations of `r` elements of a vector, in order, one in each row; with `with_replacement` also of one
+        /// element several times.
         method combinations(r: Int = 2, with_replacement: Bool = false) -> Tensor {
-            [no_out only_function] Keep Yes DTypes::ALL, Same,
-            run combinations_body, torch "", samples ["N(5)", "N(4), 3", "N(3), 2, with_replacement=True", "N(2), 3", "N(3), 1"],
-            example ["assert_close(tensor([1, 2, 3])?.combinations(2, false)?, [[1, 2], [1, 3], [2, 3]]);"]
+            python: function, out: none, dtypes: ALL, result: Same,
+            run: combinations_body, node: "index",
+            samples: ["N(5)", "N(4), 3", "N(3), 2, with_replacement=True", "N(2), 3", "N(3), 1"],
+            example: ["assert_close(tensor([1, 2, 3])?.combinations(2, false)?, [[1, 2], [1, 3], [2, 3]]);"],
         }
         /// Every way to take one element of each vector, in order, one in each row; one vector alone as it is.
         function cartesian_prod(tensors: Tensors) -> Tensor {
-            [no_out variadic] Keep Yes DTypes::ALL, Same,
-            run cartesian_body, torch "", samples ["N(3), N(2)", "N(3), N(2), N(4)", "N(3)"],
-            example ["assert_close(cartesian_prod(&[tensor([1, 2])?, tensor([3, 4])?])?, [[1, 3], [1, 4], [2, 3], [2, 4]]);"]
+            call: variadic, out: none, dtypes: ALL, result: Same,
+            run: cartesian_body, node: "stack",
+            samples: ["N(3), N(2)", "N(3), N(2), N(4)", "N(3)"],
+            example: [
+                "assert_close(cartesian_prod(&[tensor([1, 2])?, tensor([3, 4])?])?, [[1, 3], [1, 4], [2, 3], [2, 4]]);",
+            ],
         }
     }};
 }
@@ -267,122 +348,6 @@ fn isin_body(elements: Operand<'_>, test: Operand<'_>, _assume_unique: bool, inv
     } else {
         Ok(hit)
     }
-}
-
-// ---- distinct elements -----------------------------------------------------------------------------------------------
-
-/// What a list of runs is made into: the element each begins with, where each element went, how long each is.
-struct Runs {
-    starts: Tensor,
-    group: Tensor,
-    counts: Tensor,
-}
-
-/// The runs of a vector or of rows, where each element differs from the one before or not.
-fn runs(rows: &Tensor) -> Result<Runs> {
-    let n = rows.shape()[0] as i64;
-    let device = rows.device();
-    if n == 0 {
-        let none = super::create::arange_of(0, device)?;
-        return Ok(Runs { starts: none.clone(), group: none.clone(), counts: none });
-    }
-    let first = Tensor::full_of(&[1], Scalar::Bool(true), DType::Bool, device)?;
-    let differs = rows.narrow(0, 1, n - 1)?.ne(&rows.narrow(0, 0, n - 1)?)?;
-    let differs = if rows.ndim() > 1 { differs.any(Some(&[1]), false)? } else { differs };
-    let begins = cat(&[first, differs], 0)?;
-    let starts = begins.nonzero()?.reshape(&[-1])?;
-    let end = Tensor::full_of(&[1], Scalar::Int(n), DType::I64, device)?;
-    let count = starts.numel() as i64;
-    let ends = cat(&[starts.narrow(0, 1, count - 1)?, end], 0)?;
-    let group = (begins.cumsum(0, None)? - 1i64)?;
-    Ok(Runs { counts: (&ends - &starts)?, group, starts })
-}
-
-fn packed(values: Tensor, inverse: Option<Tensor>, counts: Option<Tensor>) -> Vec<Tensor> {
-    std::iter::once(values).chain(inverse).chain(counts).collect()
-}
-
-/// Slices along `dim` as the rows of a matrix.
-fn as_rows(op: &'static str, x: &Tensor, dim: isize) -> Result<Tensor> {
-    let axis = shape::wrap_own_dims(op, &[dim], x.ndim())?[0];
-    let n = x.shape()[axis];
-    if x.shape().iter().enumerate().any(|(a, &n)| n == 0 && a != axis) {
-        let why = "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied";
-        return Err(Error::shape(op, why, &[x.shape()]));
-    }
-    if n == 0 {
-        return Tensor::full_of(&[0, 1], Scalar::ZERO, x.dtype(), x.device());
-    }
-    x.movedim(&[axis as isize], &[0])?.reshape(&[n as isize, -1])
-}
-
-/// What backward says of a function whose derivative is declared as none.
-fn underivable(torch: &'static str) -> Box<Error> {
-    Error::not_implemented(torch, format!("the derivative for '{torch}' is not implemented."))
-}
-
-fn unique_body(
-    x: &Tensor,
-    _sorted: bool,
-    return_inverse: bool,
-    return_counts: bool,
-    dim: Option<isize>,
-) -> Result<Vec<Tensor>> {
-    schema::unique.check(x.dtype())?;
-    let (given, x) = (x, x.detach()?);
-    let rows = match dim {
-        None => x.reshape(&[-1])?,
-        Some(dim) => as_rows("unique", &x, dim)?,
-    };
-    let order = match dim {
-        None => rows.argsort(0, false, true)?,
-        Some(_) => argsort_rows(&rows)?,
-    };
-    let runs = runs(&rows.index_select(0, &order)?)?;
-    let heads = order.index_select(0, &runs.starts)?;
-    let values = match dim {
-        None => rows.index_select(0, &heads)?,
-        // Found as rows, and turned back.
-        Some(dim) => x.movedim(&[dim], &[0])?.contiguous()?.index_select(0, &heads)?.movedim(&[0], &[dim])?,
-    };
-    match dim {
-        None => autograd::refusing("unique", &values, "Unique2Backward0", &[given], || underivable("_unique2"))?,
-        Some(_) => autograd::refusing("unique", &values, "UniqueDimBackward0", &[given], || underivable("unique_dim"))?,
-    }
-    let inverse = match return_inverse {
-        true => {
-            let inverse = runs.group.zeros_like()?.scatter(0, &order, Some((&runs.group).into()), None, None)?;
-            Some(if dim.is_none() { super::view::reshape_to(&inverse, x.shape())? } else { inverse })
-        }
-        false => None,
-    };
-    Ok(packed(values, inverse, return_counts.then_some(runs.counts)))
-}
-
-fn unique_consecutive_body(
-    x: &Tensor,
-    return_inverse: bool,
-    return_counts: bool,
-    dim: Option<isize>,
-) -> Result<Vec<Tensor>> {
-    let (given, x) = (x, x.detach()?);
-    let rows = match dim {
-        None => x.reshape(&[-1])?,
-        Some(dim) => as_rows("unique_consecutive", &x, dim)?,
-    };
-    let runs = runs(&rows)?;
-    let values = match dim {
-        None => rows.index_select(0, &runs.starts)?,
-        Some(dim) => x.movedim(&[dim], &[0])?.contiguous()?.index_select(0, &runs.starts)?.movedim(&[0], &[dim])?,
-    };
-    const OP: &str = "unique_consecutive";
-    autograd::refusing(OP, &values, "UniqueConsecutiveBackward0", &[given], || underivable(OP))?;
-    let inverse = match (return_inverse, dim) {
-        (true, None) => Some(super::view::reshape_to(&runs.group, x.shape())?),
-        (true, Some(_)) => Some(runs.group),
-        (false, _) => None,
-    };
-    Ok(packed(values, inverse, return_counts.then_some(runs.counts)))
 }
 
 fn repeat_interleave_body(

@@ -12,24 +12,39 @@ use crate::{shape, DType, Error, Result, Scalar, Tensor};
 #[macro_export]
 #[doc(hidden)]
 macro_rules! segment_ops {
-    ($cb:ident) => { $cb! { "segment" :
-        /// The segments of dimension `axis` reduced, each by `reduce`: "sum", "mean", "max", "min" or "prod". `lengths` says how
-        /// long they are, or `offsets` where each begins and, last, where they end; both int32 or int64 with `axis` as their
-        /// last dimension and `data`'s sizes before it. They are checked to cover the dimension, which evaluates, but with
-        /// `unsafe`; what they leave out does not count then. `initial` counts once in each segment (but not in a mean's
-        /// number of elements), and is what an empty one gives; by default that is 0, NaN, -inf, inf and 1. The gradient of
-        /// an extremum goes to all that are equal to it, in equal parts. `indices` is there for PyTorch's signature alone.
-        function segment_reduce(data: Tensor, reduce: Text; lengths: OptTensor = None, indices: OptTensor = None, offsets: OptTensor = None, axis: Dim = 0, r#unsafe: Bool = false, initial: OptNumber = None) -> Tensor {
-            [no_out] Keep ["the order of additions is not defined on the GPU"] DTypes::FLOAT, Same,
-            run segment_reduce_body, torch "", samples [
-                "N(5), 'sum', lengths=I(5, 6, 1)", "N(6, 2), 'mean', offsets=OFFSETS(6, 4)", "N(6, 2), 'max', lengths=LENGTHS(6, 3)",
-                "N(2, 4), 'min', lengths=LENGTHS(4, 2, 3), axis=1", "P(6), 'prod', lengths=LENGTHS(6, 4), initial=2", "N(6), 'mean', lengths=LENGTHS(6, 2), initial=1.5",
-                "N(6), 'max', lengths=LENGTHS(6, 2), initial=0.5, unsafe=True"
+    ($cb:ident) => { $crate::rows! { $cb "segment" :
+        /// The segments of dimension `axis` reduced, each by `reduce`: "sum", "mean", "max", "min" or "prod". `lengths`
+        /// says how
+        /// long they are, or `offsets` where each begins and, last, where they end; both int32 or int64 with `axis` as
+        /// their
+        /// last dimension and `data`'s sizes before it. They are checked to cover the dimension, which evaluates, but
+        /// with
+        /// `unsafe`; what they leave out does not count then. `initial` counts once in each segment (but not in a
+        /// mean's
+        /// number of elements), and is what an empty one gives; by default that is 0, NaN, -inf, inf and 1. The
+        /// gradient of
+        /// an extremum goes to all that are equal to it, in equal parts. `indices` is there for PyTorch's signature
+        /// alone.
+        function segment_reduce(
+            data: Tensor, reduce: Text; lengths: OptTensor = None, indices: OptTensor = None, offsets: OptTensor = None,
+            axis: Dim = 0, r#unsafe: Bool = false, initial: OptNumber = None
+        ) -> Tensor {
+            out: none, deterministic: No("the order of additions is not defined on the GPU"), dtypes: FLOAT,
+            result: Same,
+            run: segment_reduce_body,
+            samples: [
+                "N(5), 'sum', lengths=I(5, 6, 1)",
+                "N(6, 2), 'mean', offsets=OFFSETS(6, 4)",
+                "N(6, 2), 'max', lengths=LENGTHS(6, 3)",
+                "N(2, 4), 'min', lengths=LENGTHS(4, 2, 3), axis=1",
+                "P(6), 'prod', lengths=LENGTHS(6, 4), initial=2",
+                "N(6), 'mean', lengths=LENGTHS(6, 2), initial=1.5",
+                "N(6), 'max', lengths=LENGTHS(6, 2), initial=0.5, unsafe=True",
             ],
-            example [
+            example: [
                 "let (x, lengths) = (tensor([1.0, 2.0, 3.0])?, tensor([2, 1])?);",
                 r#"assert_close(segment_reduce(&x, "sum", Some(&lengths), None, None, 0, false, None)?, [3.0, 3.0]);"#,
-            ]
+            ],
         }
     }};
 }

@@ -13,195 +13,244 @@ use crate::{Error, Result, Scalar, Tensor};
 #[macro_export]
 #[doc(hidden)]
 macro_rules! shape_ops {
-    ($cb:ident) => { $cb! { "shape" :
+    ($cb:ident) => { $crate::rows! { $cb "shape" :
         /// The tensor repeated `dims` times along the last dimensions; missing numbers count as 1. A copy.
         method tile(dims: Sizes) -> Tensor {
-            [no_out] Keep Yes DTypes::ALL, Same,
-            run tile_body, torch "", samples ["N(3, 4), (2,)", "N(3), (2, 2)", "N(2, 1, 3), (2, 1, 2)", "N(2, 3), ()", "N(0, 3), (2, 1)"],
-            example ["assert_close(tensor([1, 2])?.tile(&[2, 2])?, [[1, 2, 1, 2], [1, 2, 1, 2]]);"]
+            out: none, dtypes: ALL, result: Same,
+            run: tile_body, node: "repeat",
+            samples: ["N(3, 4), (2,)", "N(3), (2, 2)", "N(2, 1, 3), (2, 1, 2)", "N(2, 3), ()", "N(0, 3), (2, 1)"],
+            example: ["assert_close(tensor([1, 2])?.tile(&[2, 2])?, [[1, 2, 1, 2], [1, 2, 1, 2]]);"],
         }
         /// The tensors side by side: joined along the second dimension, vectors along their only one.
         function hstack(tensors: Tensors) -> Tensor {
-            [steps casts_out] Promote Yes DTypes::ALL, Same,
-            run hstack_body, torch "", samples ["[N(2), N(3)]", "[N(2, 3), N(2, 1)]", "[N(), N()]"],
-            example ["assert_close(hstack(&[tensor([1, 2])?, tensor([3])?])?, [1, 2, 3]);"]
+            out: cast, flags: [steps], amp: Promote, dtypes: ALL, result: Same,
+            run: hstack_body, node: "cat",
+            samples: ["[N(2), N(3)]", "[N(2, 3), N(2, 1)]", "[N(), N()]"],
+            example: ["assert_close(hstack(&[tensor([1, 2])?, tensor([3])?])?, [1, 2, 3]);"],
         }
         /// The tensors on top of each other: joined along the first dimension, vectors as rows.
         function vstack(tensors: Tensors) -> Tensor {
-            [steps casts_out] Promote Yes DTypes::ALL, Same,
-            run vstack_body, torch "", samples ["[N(3), N(3)]", "[N(2, 3), N(1, 3)]", "[N(), N()]"],
-            example ["assert_close(vstack(&[tensor([1, 2])?, tensor([3, 4])?])?, [[1, 2], [3, 4]]);"]
+            out: cast, flags: [steps], amp: Promote, dtypes: ALL, result: Same,
+            run: vstack_body, node: "cat",
+            samples: ["[N(3), N(3)]", "[N(2, 3), N(1, 3)]", "[N(), N()]"],
+            example: ["assert_close(vstack(&[tensor([1, 2])?, tensor([3, 4])?])?, [[1, 2], [3, 4]]);"],
         }
         /// The tensors behind each other: joined along the third dimension, which vectors and matrices get.
         function dstack(tensors: Tensors) -> Tensor {
-            [steps casts_out] Promote Yes DTypes::ALL, Same,
-            run dstack_body, torch "", samples ["[N(3), N(3)]", "[N(2, 3), N(2, 3)]", "[N(2, 3, 1), N(2, 3, 2)]"],
-            example ["assert_close(dstack(&[tensor([1, 2])?, tensor([3, 4])?])?, [[[1, 3], [2, 4]]]);"]
+            out: cast, flags: [steps], amp: Promote, dtypes: ALL, result: Same,
+            run: dstack_body, node: "cat",
+            samples: ["[N(3), N(3)]", "[N(2, 3), N(2, 3)]", "[N(2, 3, 1), N(2, 3, 2)]"],
+            example: ["assert_close(dstack(&[tensor([1, 2])?, tensor([3, 4])?])?, [[[1, 3], [2, 4]]]);"],
         }
         /// The tensors as columns: vectors are one each, matrices are joined along the second dimension.
         function column_stack(tensors: Tensors) -> Tensor {
-            [steps casts_out] Promote Yes DTypes::ALL, Same,
-            run column_stack_body, torch "", samples ["[N(3), N(3)]", "[N(3, 2), N(3)]", "[N(), N()]"],
-            example ["assert_close(column_stack(&[tensor([1, 2])?, tensor([3, 4])?])?, [[1, 3], [2, 4]]);"]
+            out: cast, flags: [steps], amp: Promote, dtypes: ALL, result: Same,
+            run: column_stack_body, node: "cat",
+            samples: ["[N(3), N(3)]", "[N(3, 2), N(3)]", "[N(), N()]"],
+            example: ["assert_close(column_stack(&[tensor([1, 2])?, tensor([3, 4])?])?, [[1, 3], [2, 4]]);"],
         }
         /// Each tensor with at least one dimension. Views.
         function atleast_1d(tensors: Tensors) -> Each {
-            [steps no_out variadic] Keep Yes DTypes::ALL, Same,
-            run each[at_least_1], torch "", samples ["N()", "N(3)", "[N(), N(2, 3)]"],
-            example ["assert_close(&atleast_1d(&[tensor(5)?])?[0], [5]);"]
+            call: variadic, out: none, flags: [steps], dtypes: ALL, result: Same,
+            run: each[at_least_1],
+            samples: ["N()", "N(3)", "[N(), N(2, 3)]"],
+            example: ["assert_close(&atleast_1d(&[tensor(5)?])?[0], [5]);"],
         }
         /// Each tensor with at least two dimensions: vectors become rows. Views.
         function atleast_2d(tensors: Tensors) -> Each {
-            [steps no_out variadic] Keep Yes DTypes::ALL, Same,
-            run each[at_least_2], torch "", samples ["N()", "N(3)", "[N(), N(2, 3)]"],
-            example ["assert_close(&atleast_2d(&[tensor([5, 6])?])?[0], [[5, 6]]);"]
+            call: variadic, out: none, flags: [steps], dtypes: ALL, result: Same,
+            run: each[at_least_2],
+            samples: ["N()", "N(3)", "[N(), N(2, 3)]"],
+            example: ["assert_close(&atleast_2d(&[tensor([5, 6])?])?[0], [[5, 6]]);"],
         }
         /// Each tensor with at least three dimensions: (n) becomes (1, n, 1), (m, n) becomes (m, n, 1). Views.
         function atleast_3d(tensors: Tensors) -> Each {
-            [steps no_out variadic] Keep Yes DTypes::ALL, Same,
-            run each[at_least_3], torch "", samples ["N()", "N(3)", "[N(2, 3), N(2, 3, 1)]"],
-            example ["assert_close(&atleast_3d(&[tensor([5, 6])?])?[0], [[[5], [6]]]);"]
+            call: variadic, out: none, flags: [steps], dtypes: ALL, result: Same,
+            run: each[at_least_3],
+            samples: ["N()", "N(3)", "[N(2, 3), N(2, 3, 1)]"],
+            example: ["assert_close(&atleast_3d(&[tensor([5, 6])?])?[0], [[[5], [6]]]);"],
         }
         /// The tensors expanded to their common shape. Views.
         function broadcast_tensors(tensors: Tensors) -> Tensors {
-            [no_out variadic] Keep Yes DTypes::ALL, Same,
-            run broadcast_tensors_body, torch "", samples ["N(3, 1), N(4)", "N(2)"],
-            example [
+            call: variadic, out: none, dtypes: ALL, result: Same,
+            run: broadcast_tensors_body, node: "expand",
+            samples: ["N(3, 1), N(4)", "N(2)"],
+            example: [
                 "let both = broadcast_tensors(&[tensor([[1], [2]])?, tensor([3, 4])?])?;",
                 "assert_close(&both[0], [[1, 1], [2, 2]]);",
                 "assert_close(&both[1], [[3, 4], [3, 4]]);",
-            ]
+            ],
         }
-        /// SplitInfo of dimension `dim`, as views: so many, the first ones longer by one where it does not divide evenly, or
-        /// cut at the indices listed.
+        /// SplitInfo of dimension `dim`, as views: so many, the first ones longer by one where it does not divide
+        /// evenly, or cut at the indices listed.
         method tensor_split(indices_or_sections: Sections, dim: Dim = 0) -> Tensors {
-            [no_out] Keep Yes DTypes::ALL, Same,
-            run tensor_split_body, torch "", samples ["N(7, 2), 3", "N(7), (1, 4)", "N(3, 5), (2,), 1", "N(4), (3, 1, -1, 9)", "N(2), 3"],
-            example [
+            out: none, dtypes: ALL, result: Same,
+            run: tensor_split_body, node: "slice",
+            samples: ["N(7, 2), 3", "N(7), (1, 4)", "N(3, 5), (2,), 1", "N(4), (3, 1, -1, 9)", "N(2), 3"],
+            example: [
                 "let pieces = tensor([1, 2, 3, 4, 5])?.tensor_split(2, 0)?;",
                 "assert_close(&pieces[0], [1, 2, 3]);",
                 "assert_close(&pieces[1], [4, 5]);",
-            ]
+            ],
         }
         /// [`tensor_split`] along the second dimension, along the only one of a vector; must divide evenly.
         method hsplit(indices_or_sections: Sections) -> Tensors {
-            [no_out] Keep Yes DTypes::ALL, Same,
-            run split_along["hsplit", 1, 1], torch "", samples ["N(2, 6), 3", "N(6), (2, 3)", "N(2, 6), (1,)"],
-            example ["let pieces = tensor([[1, 2], [3, 4]])?.hsplit(2)?;", "assert_close(&pieces[0], [[1], [3]]);"]
+            out: none, dtypes: ALL, result: Same,
+            run: split_along["hsplit", 1, 1], node: "slice",
+            samples: ["N(2, 6), 3", "N(6), (2, 3)", "N(2, 6), (1,)"],
+            example: ["let pieces = tensor([[1, 2], [3, 4]])?.hsplit(2)?;", "assert_close(&pieces[0], [[1], [3]]);"],
         }
         /// [`tensor_split`] along the first dimension; must divide evenly.
         method vsplit(indices_or_sections: Sections) -> Tensors {
-            [no_out] Keep Yes DTypes::ALL, Same,
-            run split_along["vsplit", 0, 2], torch "", samples ["N(6, 2), 3", "N(6, 2), (1, 4)"],
-            example ["let pieces = tensor([[1, 2], [3, 4]])?.vsplit(2)?;", "assert_close(&pieces[0], [[1, 2]]);"]
+            out: none, dtypes: ALL, result: Same,
+            run: split_along["vsplit", 0, 2], node: "slice",
+            samples: ["N(6, 2), 3", "N(6, 2), (1, 4)"],
+            example: ["let pieces = tensor([[1, 2], [3, 4]])?.vsplit(2)?;", "assert_close(&pieces[0], [[1, 2]]);"],
         }
         /// [`tensor_split`] along the third dimension; must divide evenly.
         method dsplit(indices_or_sections: Sections) -> Tensors {
-            [no_out] Keep Yes DTypes::ALL, Same,
-            run split_along["dsplit", 2, 3], torch "", samples ["N(1, 2, 4), 2", "N(1, 2, 4), (1, 3)"],
-            example ["let pieces = tensor([[[1, 2], [3, 4]]])?.dsplit(2)?;", "assert_close(&pieces[0], [[[1], [3]]]);"]
+            out: none, dtypes: ALL, result: Same,
+            run: split_along["dsplit", 2, 3], node: "slice",
+            samples: ["N(1, 2, 4), 2", "N(1, 2, 4), (1, 3)"],
+            example: [
+                "let pieces = tensor([[[1, 2], [3, 4]]])?.dsplit(2)?;",
+                "assert_close(&pieces[0], [[[1], [3]]]);",
+            ],
         }
         /// The tensor turned by `k` quarters from the first of `dims` towards the second. A copy.
         method rot90(k: Int = 1, dims: Sizes = &[0, 1]) -> Tensor {
-            [no_out] Keep Yes DTypes::ALL, Same,
-            run rot90_body, torch "", samples ["N(2, 3)", "N(2, 3), 2", "N(2, 3, 4), -1, (1, 2)", "N(2, 3), 4", "N(2, 3), 7, (1, 0)"],
-            example ["assert_close(tensor([[1, 2], [3, 4]])?.rot90(1, &[0, 1])?, [[2, 4], [1, 3]]);"]
+            out: none, dtypes: ALL, result: Same,
+            run: rot90_body,
+            samples: ["N(2, 3)", "N(2, 3), 2", "N(2, 3, 4), -1, (1, 2)", "N(2, 3), 4", "N(2, 3), 7, (1, 0)"],
+            example: ["assert_close(tensor([[1, 2], [3, 4]])?.rot90(1, &[0, 1])?, [[2, 4], [1, 3]]);"],
         }
         /// The second dimension reversed. A copy.
         method fliplr() -> Tensor {
-            [no_out] Keep Yes DTypes::ALL, Same,
-            run mirror["fliplr", 1], torch "", samples ["N(2, 3)", "N(2, 3, 2)"],
-            example ["assert_close(tensor([[1, 2], [3, 4]])?.fliplr()?, [[2, 1], [4, 3]]);"]
+            out: none, dtypes: ALL, result: Same,
+            run: mirror["fliplr", 1], node: "flip",
+            samples: ["N(2, 3)", "N(2, 3, 2)"],
+            example: ["assert_close(tensor([[1, 2], [3, 4]])?.fliplr()?, [[2, 1], [4, 3]]);"],
         }
         /// The first dimension reversed. A copy.
         method flipud() -> Tensor {
-            [no_out] Keep Yes DTypes::ALL, Same,
-            run mirror["flipud", 0], torch "", samples ["N(3)", "N(2, 3)"],
-            example ["assert_close(tensor([[1, 2], [3, 4]])?.flipud()?, [[3, 4], [1, 2]]);"]
+            out: none, dtypes: ALL, result: Same,
+            run: mirror["flipud", 0], node: "flip",
+            samples: ["N(3)", "N(2, 3)"],
+            example: ["assert_close(tensor([[1, 2], [3, 4]])?.flipud()?, [[3, 4], [1, 2]]);"],
         }
-        /// Elements put around the tensor: `pad` lists (before, after) from the last dimension on, negative numbers crop.
-        /// `mode` is `"constant"` (`value`, by default 0), `"reflect"` (mirrored without the edge), `"replicate"` (the edge)
+        /// Elements put around the tensor: `pad` lists (before, after) from the last dimension on, negative numbers
+        /// crop.
+        /// `mode` is `"constant"` (`value`, by default 0), `"reflect"` (mirrored without the edge), `"replicate"` (the
+        /// edge)
         /// or `"circular"`; the last three pad one to three dimensions, beside one or two others.
         method pad(pad: Sizes, mode: Text = "constant", value: OptNumber = None) -> Tensor {
-            [no_out] Keep Yes DTypes::ALL, Same,
-            run super::pad::pad_body, torch "_C._nn.pad", samples ["N(3, 4), (1, 2)", "N(3, 4), (1, 0, 2, 1), 'constant', 1.5", "N(2, 3, 4), (2, 3), 'reflect'", "N(2, 4, 4), (1, 2, 3, 0), mode='reflect'", "N(2, 4), (3, 5), mode='replicate'", "N(2, 3, 4), (2, 1, 1, 3), 'circular'", "N(2, 3, 4), (-1, 2), 'replicate'"],
-            example [
+            out: none, dtypes: ALL, result: Same,
+            run: super::pad::pad_body, torch: "_C._nn.pad",
+            samples: [
+                "N(3, 4), (1, 2)",
+                "N(3, 4), (1, 0, 2, 1), 'constant', 1.5",
+                "N(2, 3, 4), (2, 3), 'reflect'",
+                "N(2, 4, 4), (1, 2, 3, 0), mode='reflect'",
+                "N(2, 4), (3, 5), mode='replicate'",
+                "N(2, 3, 4), (2, 1, 1, 3), 'circular'",
+                "N(2, 3, 4), (-1, 2), 'replicate'",
+            ],
+            example: [
                 r#"assert_close(tensor([1, 2, 3])?.pad(&[1, 2], "constant", None)?, [0, 1, 2, 3, 0, 0]);"#,
                 r#"assert_close(tensor([[1, 2, 3]])?.pad(&[2, 1], "reflect", None)?, [[3, 2, 1, 2, 3, 2]]);"#,
-            ]
+            ],
         }
         /// Grids of coordinates: of vectors, tensors of all their sizes together, each vector along its own dimension.
         /// `indexing="xy"` exchanges the first two dimensions; `"ij"` is the default. Views.
         function meshgrid(tensors: Tensors; indexing: OptText = None) -> Tensors {
-            [steps no_out variadic] Keep Yes DTypes::ALL, Same,
-            run meshgrid_body, torch "", samples ["N(2), N(3)", "N(2), N(3), N(), indexing='xy'", "N(2), indexing='ij'"],
-            example [
+            call: variadic, out: none, flags: [steps], dtypes: ALL, result: Same,
+            run: meshgrid_body, node: "expand",
+            samples: ["N(2), N(3)", "N(2), N(3), N(), indexing='xy'", "N(2), indexing='ij'"],
+            example: [
                 "let grids = meshgrid(&[tensor([1, 2])?, tensor([3, 4])?], None)?;",
                 "assert_close(&grids[0], [[1, 1], [2, 2]]);",
                 "assert_close(&grids[1], [[3, 4], [3, 4]]);",
-            ]
+            ],
         }
         /// A matrix with the given ones (vectors as rows, numbers as 1 by 1) along its diagonal, zeros elsewhere.
         function block_diag(tensors: Tensors) -> Tensor {
-            [no_out variadic] Promote Yes DTypes::ALL, Same,
-            run block_diag_body, torch "", samples ["N(2, 3), N(1, 2)", "N(), N(3), N(2, 2)", "N(2, 2)"],
-            example ["assert_close(block_diag(&[tensor([[1, 2]])?, tensor(3)?])?, [[1, 2, 0], [0, 0, 3]]);"]
+            call: variadic, out: none, amp: Promote, dtypes: ALL, result: Same,
+            run: block_diag_body,
+            samples: ["N(2, 3), N(1, 2)", "N(), N(3), N(2, 2)", "N(2, 2)"],
+            example: ["assert_close(block_diag(&[tensor([[1, 2]])?, tensor(3)?])?, [[1, 2, 0], [0, 0, 3]]);"],
         }
         /// Of a vector, the matrix with it on diagonal `diagonal`; of a matrix, a copy of that diagonal.
         method diag(diagonal: Int = 0) -> Tensor {
-            [] Keep Yes DTypes::ALL, Same,
-            run diag_body, torch "", samples ["N(3)", "N(3), 1", "N(3, 4)", "N(3, 4), -1"],
-            example [
+            dtypes: ALL, result: Same,
+            run: diag_body,
+            samples: ["N(3)", "N(3), 1", "N(3, 4)", "N(3, 4), -1"],
+            example: [
                 "assert_close(tensor([1, 2])?.diag(0)?, [[1, 0], [0, 2]]);",
                 "assert_close(tensor([[1, 2], [3, 4]])?.diag(1)?, [2]);",
-            ]
+            ],
         }
         /// The last dimension as diagonal `offset` of new matrices over `dim1` and `dim2`, zeros elsewhere.
         method diag_embed(offset: Int = 0, dim1: Dim = -2, dim2: Dim = -1) -> Tensor {
-            [no_out] Keep Yes DTypes::ALL, Same,
-            run diag_embed_body, torch "", samples ["N(3)", "N(2, 3), 1", "N(2, 3), -1, 0, 2", "N(2, 3), 0, 2, 1"],
-            example ["assert_close(tensor([[1, 2], [3, 4]])?.diag_embed(0, -2, -1)?, [[[1, 0], [0, 2]], [[3, 0], [0, 4]]]);"]
+            out: none, dtypes: ALL, result: Same,
+            run: diag_embed_body,
+            samples: ["N(3)", "N(2, 3), 1", "N(2, 3), -1, 0, 2", "N(2, 3), 0, 2, 1"],
+            example: [
+                "assert_close(tensor([[1, 2], [3, 4]])?.diag_embed(0, -2, -1)?, [[[1, 0], [0, 2]], [[3, 0], [0, 4]]]);",
+            ],
         }
         /// The elements, flattened, on diagonal `offset` of a matrix.
         method diagflat(offset: Int = 0) -> Tensor {
-            [steps no_out] Keep Yes DTypes::ALL, Same,
-            run diagflat_body, torch "", samples ["N(2, 2)", "N(3), -2", "N()"],
-            example ["assert_close(tensor([1, 2])?.diagflat(1)?, [[0, 1, 0], [0, 0, 2], [0, 0, 0]]);"]
+            out: none, flags: [steps], dtypes: ALL, result: Same,
+            run: diagflat_body, node: "diag_embed",
+            samples: ["N(2, 2)", "N(3), -2", "N()"],
+            example: ["assert_close(tensor([1, 2])?.diagflat(1)?, [[0, 1, 0], [0, 0, 2], [0, 0, 0]]);"],
         }
-        /// The coordinates, one int64 tensor for each dimension of a tensor of that `shape`, of elements whose places in the
-        /// flattened tensor are `indices`. Negative ones count from the end, and what is beyond begins again at the front.
+        /// The coordinates, one int64 tensor for each dimension of a tensor of that `shape`, of elements whose places
+        /// in the flattened tensor are `indices`. Negative ones count from the end, and what is beyond begins again at
+        /// the front.
         function unravel_index(indices: Tensor, shape: Dims) -> Tensors {
-            [no_out plain nograd] Keep Yes DTypes::INTEGER, Index,
-            run unravel_index_body, torch "", samples ["I(0, 12, 5), (3, 4)", "I(-30, 30, 2, 3), (2, 5, 1)", "I(0, 3), (3,)", "I(0, 9, 4), ()", "I(0, 9, 0), (2, 0)"],
-            example [
+            out: none, flags: [no_gradient], dtypes: INTEGER, result: Index,
+            run: unravel_index_body,
+            samples: [
+                "I(0, 12, 5), (3, 4)",
+                "I(-30, 30, 2, 3), (2, 5, 1)",
+                "I(0, 3), (3,)",
+                "I(0, 9, 4), ()",
+                "I(0, 9, 0), (2, 0)",
+            ],
+            example: [
                 "let places = unravel_index(&tensor([0, 5])?, &[2, 3])?;",
                 "assert_close(&places[0], [0, 1]);",
                 "assert_close(&places[1], [0, 2]);",
-            ]
+            ],
         }
         /// The conjugate transpose of matrices: the last two dimensions exchanged.
         method adjoint() -> Tensor {
-            [no_out] Keep Yes DTypes::ALL, Same,
-            run adjoint_body, torch "", samples ["N(2, 3)", "N(4, 2, 3)"],
-            example ["assert_close(tensor([[(1.0, 2.0), (3.0, 4.0)]])?.adjoint()?, [[(1.0, -2.0)], [(3.0, -4.0)]]);"]
+            out: none, dtypes: ALL, result: Same,
+            run: adjoint_body, node: "transpose",
+            samples: ["N(2, 3)", "N(4, 2, 3)"],
+            example: ["assert_close(tensor([[(1.0, 2.0), (3.0, 4.0)]])?.adjoint()?, [[(1.0, -2.0)], [(3.0, -4.0)]]);"],
         }
         /// Every dimension of size 1 removed; a view.
         method squeeze_all() -> Tensor {
-            [] Keep Yes DTypes::ALL, Same,
-            run squeeze_all_body, torch "-", samples [],
-            example ["assert_close(tensor([[[1], [2]]])?.squeeze_all()?, [1, 2]);"]
+            dtypes: ALL, result: Same,
+            run: squeeze_all_body, torch: "-",
+            samples: [],
+            example: ["assert_close(tensor([[[1], [2]]])?.squeeze_all()?, [1, 2]);"],
         }
         /// Summed over what broadcasting would repeat to get this tensor from one of `size`.
         method sum_to_size(size: Sizes) -> Tensor {
-            [steps only_method] Keep Yes DTypes::NUMERIC, Same,
-            run sum_to_size_body, torch "Tensor.sum_to_size", samples ["N(2, 3, 4), (3, 1)", "N(3, 4), (3, 4)", "N(3, 4), (1,)"],
-            example ["assert_close(tensor([[1, 2], [3, 4]])?.sum_to_size(&[1, 2])?, [[4, 6]]);"]
+            python: method, flags: [steps], dtypes: NUMERIC, result: Same,
+            run: sum_to_size_body, torch: "Tensor.sum_to_size",
+            samples: ["N(2, 3, 4), (3, 1)", "N(3, 4), (3, 4)", "N(3, 4), (1,)"],
+            example: ["assert_close(tensor([[1, 2], [3, 4]])?.sum_to_size(&[1, 2])?, [[4, 6]]);"],
         }
         /// A copy of [`narrow`](crate::ops::view::narrow).
         method narrow_copy(dim: Dim, start: Int, length: Int) -> Tensor {
-            [] Keep Yes DTypes::ALL, Same,
-            run narrow_copy_body, torch "", samples ["N(3, 4), 1, 1, 2", "N(3, 4), -2, -2, 1"],
-            example ["assert_close(tensor([1, 2, 3, 4])?.narrow_copy(0, 1, 2)?, [2, 3]);"]
+            dtypes: ALL, result: Same,
+            run: narrow_copy_body,
+            samples: ["N(3, 4), 1, 1, 2", "N(3, 4), -2, -2, 1"],
+            example: ["assert_close(tensor([1, 2, 3, 4])?.narrow_copy(0, 1, 2)?, [2, 3]);"],
         }
     }};
 }

@@ -12,40 +12,57 @@ use std::f64::consts::TAU;
 #[macro_export]
 #[doc(hidden)]
 macro_rules! window_ops {
-    ($cb:ident) => { $cb! { "create" :
+    ($cb:ident) => { $crate::rows! { $cb "create" :
         /// The triangle `1 - |2k / m - 1|`, with `m = window_length` if `periodic`, else one less.
-        function bartlett_window(window_length: Int, periodic: Bool = true; dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
-            [no_out nograd] Keep Yes DTypes::FLOAT, Own,
-            run bartlett_body, torch "", samples ["6", "5, False", "1", "0", "4, dtype=DT.float64"],
-            example ["assert_close(bartlett_window(4, true, None, None)?, [0.0, 0.5, 1.0, 0.5]);"]
+        function bartlett_window(
+            window_length: Int, periodic: Bool = true; dtype: OptDtype = None, device: OptDevice = None
+        ) -> Tensor {
+            call: creates, out: none, dtypes: FLOAT, result: Own,
+            run: bartlett_body,
+            samples: ["6", "5, False", "1", "0", "4, dtype=DT.float64"],
+            example: ["assert_close(bartlett_window(4, true, None, None)?, [0.0, 0.5, 1.0, 0.5]);"],
         }
         /// `0.42 - 0.5 cos(2πk / m) + 0.08 cos(4πk / m)`, with `m = window_length` if `periodic`, else one less.
-        function blackman_window(window_length: Int, periodic: Bool = true; dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
-            [no_out nograd] Keep Yes DTypes::FLOAT, Own,
-            run blackman_body, torch "", samples ["6", "5, False", "1", "0", "4, dtype=DT.float64"],
-            example ["assert_close(blackman_window(4, true, None, None)?, [0.0, 0.34, 1.0, 0.34]);"]
+        function blackman_window(
+            window_length: Int, periodic: Bool = true; dtype: OptDtype = None, device: OptDevice = None
+        ) -> Tensor {
+            call: creates, out: none, dtypes: FLOAT, result: Own,
+            run: blackman_body,
+            samples: ["6", "5, False", "1", "0", "4, dtype=DT.float64"],
+            example: ["assert_close(blackman_window(4, true, None, None)?, [0.0, 0.34, 1.0, 0.34]);"],
         }
         /// `alpha - beta cos(2πk / m)`, with `m = window_length` if `periodic`, else one less.
-        function hamming_window(window_length: Int, periodic: Bool = true, alpha: Float = 0.54, beta: Float = 0.46; dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
-            [no_out nograd] Keep Yes DTypes::FLOAT, Own,
-            run hamming_body["hamming_window"], torch "", samples ["6", "5, False", "7, True, 0.5", "7, False, 0.5, 0.4", "1", "0", "4, dtype=DT.float64"],
-            example ["assert_close(hamming_window(4, true, 0.54, 0.46, None, None)?, [0.08, 0.54, 1.0, 0.54]);"]
+        function hamming_window(
+            window_length: Int, periodic: Bool = true, alpha: Float = 0.54, beta: Float = 0.46; dtype: OptDtype = None,
+            device: OptDevice = None
+        ) -> Tensor {
+            call: creates, out: none, dtypes: FLOAT, result: Own,
+            run: hamming_body["hamming_window"],
+            samples: ["6", "5, False", "7, True, 0.5", "7, False, 0.5, 0.4", "1", "0", "4, dtype=DT.float64"],
+            example: ["assert_close(hamming_window(4, true, 0.54, 0.46, None, None)?, [0.08, 0.54, 1.0, 0.54]);"],
         }
         /// `sin²(πk / m)`, with `m = window_length` if `periodic`, else one less.
-        function hann_window(window_length: Int, periodic: Bool = true; dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
-            [no_out nograd] Keep Yes DTypes::FLOAT, Own,
-            run hann_body, torch "", samples ["6", "5, False", "1", "0", "4, dtype=DT.float64"],
-            example [
+        function hann_window(
+            window_length: Int, periodic: Bool = true; dtype: OptDtype = None, device: OptDevice = None
+        ) -> Tensor {
+            call: creates, out: none, dtypes: FLOAT, result: Own,
+            run: hann_body,
+            samples: ["6", "5, False", "1", "0", "4, dtype=DT.float64"],
+            example: [
                 "assert_close(hann_window(4, true, None, None)?, [0.0, 0.5, 1.0, 0.5]);",
                 "assert_close(hann_window(5, false, None, None)?, [0.0, 0.5, 1.0, 0.5, 0.0]);",
-            ]
+            ],
         }
-        /// `i0(beta √(1 - (2k / m - 1)²)) / i0(beta)`, with `m = window_length` if `periodic`, else one less. The larger `beta`, the
-        /// lower the side lobes and the wider the main one.
-        function kaiser_window(window_length: Int, periodic: Bool = true, beta: Float = 12.0; dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
-            [no_out nograd] Keep Yes DTypes::FLOAT, Own,
-            run kaiser_body, torch "", samples ["6", "5, False", "7, True, 3.0", "1", "0", "4, dtype=DT.float64"],
-            example ["assert_close(kaiser_window(3, false, 2.0, None, None)?, [0.43868, 1.0, 0.43868]);"]
+        /// `i0(beta √(1 - (2k / m - 1)²)) / i0(beta)`, with `m = window_length` if `periodic`, else one less. The
+        /// larger `beta`, the lower the side lobes and the wider the main one.
+        function kaiser_window(
+            window_length: Int, periodic: Bool = true, beta: Float = 12.0; dtype: OptDtype = None,
+            device: OptDevice = None
+        ) -> Tensor {
+            call: creates, out: none, dtypes: FLOAT, result: Own,
+            run: kaiser_body,
+            samples: ["6", "5, False", "7, True, 3.0", "1", "0", "4, dtype=DT.float64"],
+            example: ["assert_close(kaiser_window(3, false, 2.0, None, None)?, [0.43868, 1.0, 0.43868]);"],
         }
     }};
 }

@@ -8,42 +8,60 @@ use crate::shape::{Axes, Shape};
 #[doc(hidden)]
 macro_rules! fft_ops {
     ($cb:ident) => {
-        $cb! { "fft" FftOp :
+        $crate::rows! { $cb "fft" FftOp :
             /// The discrete Fourier transform of complex numbers along `dim`, `X[k] = s Σ x[j] e^(-2πi jk / n)`, with
             /// a plus in the exponent unless `forward`. `normalization` says what `s` is: 0 for 1, 1 for `1 / √n`, 2
             /// for `1 / n`, where `n` is the number of elements that are transformed together. What the transforms of
             /// `lucid.fft` are made of.
             function _fft_c2c(input: Tensor, dim: Dims, normalization: Int, forward: Bool) -> Tensor {
-                [no_out] Keep Yes DTypes::COMPLEX, Same,
-                prim ComplexToComplex { axes: Axes, inverse: bool, scale: f64 } Nothing {|c, g| [c2c_gradient(g, axes, *inverse, *scale)]},
-                run c2c_body, torch "", samples ["N(3, 4), [1], 0, True", "N(2, 5, 3), [0, 1], 1, False", "N(7), [0], 2, True"],
-                example [
+                out: none, dtypes: COMPLEX, result: Same,
+                primitive: ComplexToComplex { axes: Axes, inverse: bool, scale: f64 },
+                gradient: |c, g| [c2c_gradient(g, axes, *inverse, *scale)],
+                run: c2c_body,
+                samples: ["N(3, 4), [1], 0, True", "N(2, 5, 3), [0, 1], 1, False", "N(7), [0], 2, True"],
+                example: [
                     "let x = tensor([(1.0, 0.0), (2.0, 0.0), (3.0, 0.0), (4.0, 0.0)])?;",
-                    "assert_close(_fft_c2c(&x, &[0], 0, true)?, [(10.0, 0.0), (-2.0, 2.0), (-2.0, 0.0), (-2.0, -2.0)]);",
-                ]
+                    "assert_close(_fft_c2c(&x, &[0], 0, true)?, [(10.0, 0.0), (-2.0, 2.0), (-2.0, 0.0), (-2.0, \
+            -2.0)]);",
+                ],
             }
             /// The forward transform of real numbers along `dim`, of whose last dimension with `onesided` the first
             /// `n / 2 + 1` elements are there: the others are conjugates of these. `normalization` as of `_fft_c2c`.
             function _fft_r2c(input: Tensor, dim: Dims, normalization: Int, onesided: Bool) -> Tensor {
-                [no_out] Keep Yes DTypes::WIDE, Own,
-                prim RealToComplex { axes: Axes, onesided: bool, scale: f64 } Nothing {|c, g| [r2c_gradient(c, g, axes, *onesided, *scale)]},
-                run r2c_body, torch "", samples ["N(3, 4), [1], 0, True", "N(2, 5, 3), [0, 2], 1, True", "N(3, 5), [0, 1], 2, False", "N(7), [0], 0, True"],
-                example [
+                out: none, dtypes: WIDE, result: Own,
+                primitive: RealToComplex { axes: Axes, onesided: bool, scale: f64 },
+                gradient: |c, g| [r2c_gradient(c, g, axes, *onesided, *scale)],
+                run: r2c_body,
+                samples: [
+                    "N(3, 4), [1], 0, True",
+                    "N(2, 5, 3), [0, 2], 1, True",
+                    "N(3, 5), [0, 1], 2, False",
+                    "N(7), [0], 0, True",
+                ],
+                example: [
                     "let x = tensor([1.0, 2.0, 3.0, 4.0])?;",
                     "assert_close(_fft_r2c(&x, &[0], 0, true)?, [(10.0, 0.0), (-2.0, 2.0), (-2.0, 0.0)]);",
-                ]
+                ],
             }
             /// The inverse transform along `dim` of numbers whose last dimension in `dim` has the first `n / 2 + 1`
             /// elements of `n = last_dim_size`, the others being conjugates of these; so the result is real.
             /// Imaginary parts that the symmetry says are 0 are not read. `normalization` as of `_fft_c2c`.
             function _fft_c2r(input: Tensor, dim: Dims, normalization: Int, last_dim_size: Int) -> Tensor {
-                [no_out] Keep Yes DTypes::COMPLEX, Real,
-                prim ComplexToReal { axis: usize, n: usize, scale: f64 } Nothing {|c, g| [c2r_gradient(g, *axis, *n, *scale)]},
-                run c2r_body, torch "", samples ["N(3, 4), [1], 0, 6", "N(3, 4), [1], 0, 7", "N(2, 5, 3), [1, 2], 2, 4", "N(5, 3), [0], 1, 8", "N(1), [0], 2, 1"],
-                example [
+                out: none, dtypes: COMPLEX, result: Real,
+                primitive: ComplexToReal { axis: usize, n: usize, scale: f64 },
+                gradient: |c, g| [c2r_gradient(g, *axis, *n, *scale)],
+                run: c2r_body,
+                samples: [
+                    "N(3, 4), [1], 0, 6",
+                    "N(3, 4), [1], 0, 7",
+                    "N(2, 5, 3), [1, 2], 2, 4",
+                    "N(5, 3), [0], 1, 8",
+                    "N(1), [0], 2, 1",
+                ],
+                example: [
                     "let x = tensor([(10.0, 0.0), (-2.0, 2.0), (-2.0, 0.0)])?;",
                     "assert_close(_fft_c2r(&x, &[0], 2, 4)?, [1.0, 2.0, 3.0, 4.0]);",
-                ]
+                ],
             }
         }
     };

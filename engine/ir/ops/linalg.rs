@@ -7,205 +7,240 @@ use super::macros::define_primitives;
 #[doc(hidden)]
 macro_rules! linalg_ops {
     ($cb:ident) => {
-        $cb! { "linalg" LinalgOp :
+        $crate::rows! { $cb "linalg" LinalgOp :
             /// Sign, logarithm of the absolute value, and value of the determinant, as a last dimension of 3.
             function determinant_parts(input: Tensor) -> Tensor {
-                [] Full Yes DTypes::FACTORED, Same,
-                prim DeterminantParts Both {|c, g| [determinant_gradient(c, g)]},
-                run determinant_parts_body["determinant_parts"], torch "-", samples [],
-                example [
+                amp: Full, dtypes: FACTORED, result: Same,
+                primitive: DeterminantParts, saves: Both, gradient: |c, g| [determinant_gradient(c, g)],
+                run: determinant_parts_body["determinant_parts"], torch: "-",
+                samples: [],
+                example: [
                     "let parts = determinant_parts(&tensor([[1.0, 2.0], [3.0, 4.0]])?)?;",
                     "assert_close(parts, [-1.0, 0.69315, -2.0]);",
-                ]
+                ],
             }
-            /// The lower Cholesky factor of each matrix, column by column, and behind it 0, or the order of the leading minor that is
-            /// not positive. Reads the lower half.
+            /// The lower Cholesky factor of each matrix, column by column, and behind it 0, or the order of the leading
+            /// minor that is not positive. Reads the lower half.
             function cholesky_parts(input: Tensor) -> Tensor {
-                [] Full Yes DTypes::FACTORED, Same,
-                prim CholeskyParts Output {|c, g| [cholesky_gradient(c, g)]},
-                run cholesky_parts_body, torch "-", samples [],
-                example ["assert_close(cholesky_parts(&tensor([[4.0, 2.0], [2.0, 10.0]])?)?, [2.0, 1.0, 0.0, 3.0, 0.0]);"]
+                amp: Full, dtypes: FACTORED, result: Same,
+                primitive: CholeskyParts, saves: Output, gradient: |c, g| [cholesky_gradient(c, g)],
+                run: cholesky_parts_body, torch: "-",
+                samples: [],
+                example: [
+                    "assert_close(cholesky_parts(&tensor([[4.0, 2.0], [2.0, 10.0]])?)?, [2.0, 1.0, 0.0, 3.0, 0.0]);",
+                ],
             }
             /// Q and R of each matrix, with min(m, n) columns and rows, one behind the other, each column by column.
             function qr_parts(input: Tensor) -> Tensor {
-                [] Full Yes DTypes::FACTORED, Same,
-                prim QrParts Output {|c, g| [qr_gradient(c, g)]},
-                run qr_parts_body, torch "-", samples [],
-                example [
+                amp: Full, dtypes: FACTORED, result: Same,
+                primitive: QrParts, saves: Output, gradient: |c, g| [qr_gradient(c, g)],
+                run: qr_parts_body, torch: "-",
+                samples: [],
+                example: [
                     "let parts = qr_parts(&tensor([[3.0], [4.0]])?)?;",
                     "assert_close(parts.abs()?, [0.6, 0.8, 5.0]);",
-                ]
+                ],
             }
             /// Eigenvalues in ascending order, then the eigenvectors of each symmetric matrix, one behind the other.
             /// Reads the lower half. An error where a number is not finite; on the GPU device that is read back.
             function eigh_parts(input: Tensor) -> Tensor {
-                [] Full Yes DTypes::FACTORED, Same,
-                prim EighParts Output {|c, g| [eigh_gradient(c, g)]},
-                run eigh_parts_body, torch "-", samples [],
-                example [
+                amp: Full, dtypes: FACTORED, result: Same,
+                primitive: EighParts, saves: Output, gradient: |c, g| [eigh_gradient(c, g)],
+                run: eigh_parts_body, torch: "-",
+                samples: [],
+                example: [
                     "let parts = eigh_parts(&tensor([[3.0, 0.0], [0.0, 2.0]])?)?;",
                     "assert_close(parts.abs()?, [2.0, 3.0, 0.0, 1.0, 1.0, 0.0]);",
-                ]
+                ],
             }
             /// Eigenvalues, then with `vectors` eigenvectors of norm 1, of each square matrix, one behind the other, as
             /// complex numbers. An error where a number is not finite; on the GPU device that is read back.
             function eig_parts(input: Tensor, vectors: Bool) -> Tensor {
-                [] Full Yes DTypes::FACTORED, Own,
-                prim EigParts { vectors: bool } Both {|c, g| [eig_gradient(c, g, *vectors)]},
-                run eig_parts_body, torch "-", samples [],
-                example [
+                amp: Full, dtypes: FACTORED, result: Own,
+                primitive: EigParts { vectors: bool }, saves: Both, gradient: |c, g| [eig_gradient(c, g, *vectors)],
+                run: eig_parts_body, torch: "-",
+                samples: [],
+                example: [
                     "let parts = eig_parts(&tensor([[0.0, -1.0], [1.0, 0.0]])?, false)?;",
                     "assert_close(parts.abs()?, [1.0f32, 1.0]);",
-                ]
+                ],
             }
-            /// U, the singular values in descending order, and Vᴴ of each matrix, one behind the other, column by column; with `full`
-            /// all columns of U and V. An error where a number is not finite; on the GPU device that is read back.
+            /// U, the singular values in descending order, and Vᴴ of each matrix, one behind the other, column by
+            /// column; with `full` all columns of U and V. An error where a number is not finite; on the GPU device
+            /// that is read back.
             function svd_parts(input: Tensor, full: Bool) -> Tensor {
-                [] Full Yes DTypes::FACTORED, Same,
-                prim SvdParts { full: bool } Output {|c, g| [svd_gradient(c, g, *full)]},
-                run svd_parts_body, torch "-", samples [],
-                example [
+                amp: Full, dtypes: FACTORED, result: Same,
+                primitive: SvdParts { full: bool }, saves: Output, gradient: |c, g| [svd_gradient(c, g, *full)],
+                run: svd_parts_body, torch: "-",
+                samples: [],
+                example: [
                     "let parts = svd_parts(&tensor([[0.0, 2.0], [3.0, 0.0]])?, false)?;",
                     "assert_close(parts.abs()?, [0.0, 1.0, 1.0, 0.0, 3.0, 2.0, 1.0, 0.0, 0.0, 1.0]);",
-                ]
+                ],
             }
-            /// `P L U` of each matrix: L below the diagonal and U from it on in one matrix, by columns, the rows that were exchanged,
-            /// counted from 1, and the number of the first pivot that is zero, or 0, one behind the other.
+            /// `P L U` of each matrix: L below the diagonal and U from it on in one matrix, by columns, the rows that
+            /// were exchanged, counted from 1, and the number of the first pivot that is zero, or 0, one behind the
+            /// other.
             function lu_parts(input: Tensor) -> Tensor {
-                [] Full Yes DTypes::FACTORED, Same,
-                prim LuParts Output {|c, g| [lu_gradient(c, g)]},
-                run lu_parts_body, torch "-", samples [],
-                example [
+                amp: Full, dtypes: FACTORED, result: Same,
+                primitive: LuParts, saves: Output, gradient: |c, g| [lu_gradient(c, g)],
+                run: lu_parts_body, torch: "-",
+                samples: [],
+                example: [
                     "let parts = lu_parts(&tensor([[2.0, 1.0], [4.0, 3.0]])?)?;",
                     "assert_close(parts, [4.0, 0.5, 3.0, -0.5, 2.0, 2.0, 0.0]);",
-                ]
+                ],
             }
-            /// `R` from the diagonal on and the vectors of Householder's reflections below it, in one matrix, by columns,
+            /// `R` from the diagonal on and the vectors of Householder's reflections below it, in one matrix, by
+            /// columns,
             /// then the reflections' factors. On the GPU device the matrices are read back, which evaluates.
             function reflector_parts(input: Tensor) -> Tensor {
-                [] Full Yes DTypes::FACTORED, Same,
-                prim ReflectorParts Nothing {|c, g| all c.not_differentiable()},
-                run reflector_parts_body, torch "-", samples [],
-                example [
+                amp: Full, dtypes: FACTORED, result: Same,
+                primitive: ReflectorParts, gradient: |c, g| all c.not_differentiable(),
+                run: reflector_parts_body, torch: "-",
+                samples: [],
+                example: [
                     "let parts = reflector_parts(&tensor([[3.0], [4.0]])?)?;",
                     "assert_close(parts, [-5.0, 0.5, 1.6]);",
-                ]
+                ],
             }
-            /// `L D Lᵀ`, if `hermitian` `L D Lᴴ`, of each symmetric matrix, in the lower half of one matrix, by columns; then the
-            /// pivots of Bunch and Kaufman, and the number of the first block of `D` that is zero, or 0. Reads the lower half. On the GPU
-            /// device the matrices are read back, which evaluates.
+            /// `L D Lᵀ`, if `hermitian` `L D Lᴴ`, of each symmetric matrix, in the lower half of one matrix, by
+            /// columns; then the pivots of Bunch and Kaufman, and the number of the first block of `D` that is zero, or
+            /// 0. Reads the lower half. On the GPU device the matrices are read back, which evaluates.
             function ldl_parts(input: Tensor, hermitian: Bool) -> Tensor {
-                [] Full Yes DTypes::FACTORED, Same,
-                prim LdlParts { hermitian: bool } Nothing {|c, g| all c.not_differentiable()},
-                run ldl_parts_body, torch "-", samples [],
-                example [
+                amp: Full, dtypes: FACTORED, result: Same,
+                primitive: LdlParts { hermitian: bool }, gradient: |c, g| all c.not_differentiable(),
+                run: ldl_parts_body, torch: "-",
+                samples: [],
+                example: [
                     "let parts = ldl_parts(&tensor([[2.0, 0.0], [1.0, 3.0]])?, false)?;",
                     "assert_close(parts.narrow(0, 4, 3)?, [1.0, 2.0, 0.0]);",
-                ]
+                ],
             }
-            /// `x` of `A x = B` from what `ldl_parts` gave, of one batch shape, with pivots of int32. An error where these are none.
-            /// On the GPU device all is read back, which evaluates.
+            /// `x` of `A x = B` from what `ldl_parts` gave, of one batch shape, with pivots of int32. An error where
+            /// these are none. On the GPU device all is read back, which evaluates.
             function ldl_solve_matrices(a: Tensor, pivots: Tensor, b: Tensor, hermitian: Bool) -> Tensor {
-                [] Full Yes DTypes::FACTORED, Same,
-                prim LdlSolve { hermitian: bool } Nothing {|c, g| all c.not_differentiable()},
-                run ldl_solve_body, torch "-", samples [],
-                example [
+                amp: Full, dtypes: FACTORED, result: Same,
+                primitive: LdlSolve { hermitian: bool }, gradient: |c, g| all c.not_differentiable(),
+                run: ldl_solve_body, torch: "-",
+                samples: [],
+                example: [
                     "let (factors, pivots) = (tensor([[2.0, 0.0], [0.5, 2.5]])?, tensor([1, 2])?.cast(DType::I32)?);",
                     "let x = ldl_solve_matrices(&factors, &pivots, &tensor([[3.0], [4.0]])?, false)?;",
                     "assert_close(x, [[1.0], [1.0]]);",
-                ]
+                ],
             }
-            /// The order of `n` rows that exchanging them one after the other leads to, by pivots counted from 1. On the GPU
-            /// device they are read back, which evaluates.
+            /// The order of `n` rows that exchanging them one after the other leads to, by pivots counted from 1. On
+            /// the GPU device they are read back, which evaluates.
             function row_permutation(pivots: Tensor, n: Int) -> Tensor {
-                [plain nograd] Keep Yes DTypes::of(&[$crate::DType::I64]), Same,
-                prim Permutation { n: usize } Nothing {none},
-                run permutation_body, torch "-", samples [],
-                example ["assert_close(row_permutation(&tensor([2, 2])?, 2)?, [1, 0]);"]
+                flags: [no_gradient], dtypes: of(&[$crate::DType::I64]), result: Same,
+                primitive: Permutation { n: usize }, gradient: none,
+                run: permutation_body, torch: "-",
+                samples: [],
+                example: ["assert_close(row_permutation(&tensor([2, 2])?, 2)?, [1, 0]);"],
             }
-            /// `x` of `A x = B` for triangular matrices, whose other half is not read, and the columns of `B`, of one batch shape;
-            /// with `unit` the diagonal counts as ones.
+            /// `x` of `A x = B` for triangular matrices, whose other half is not read, and the columns of `B`, of one
+            /// batch shape; with `unit` the diagonal counts as ones.
             function solve_triangle(a: Tensor, b: Tensor, upper: Bool, unit: Bool) -> Tensor {
-                [] Full Yes DTypes::FACTORED, Same,
-                prim SolveTriangular { upper: bool, unit: bool } Both {|c, g| all triangle_gradient(c, g, *upper, *unit)},
-                run triangle_body, torch "-", samples [],
-                example [
-                    "let x = solve_triangle(&tensor([[2.0, 0.0], [1.0, 3.0]])?, &tensor([[2.0], [4.0]])?, false, false)?;",
+                amp: Full, dtypes: FACTORED, result: Same,
+                primitive: SolveTriangular { upper: bool, unit: bool }, saves: Both,
+                gradient: |c, g| all triangle_gradient(c, g, *upper, *unit),
+                run: triangle_body, torch: "-",
+                samples: [],
+                example: [
+                    "let x = solve_triangle(&tensor([[2.0, 0.0], [1.0, 3.0]])?, &tensor([[2.0], [4.0]])?, false, \
+            false)?;",
                     "assert_close(x, [[1.0], [1.0]]);",
-                ]
+                ],
             }
-            /// The eigenvalues of each symmetric matrix in ascending order. Reads the lower half, with `UPLO` "U" the upper one.
+            /// The eigenvalues of each symmetric matrix in ascending order. Reads the lower half, with `UPLO` "U" the
+            /// upper one.
             function linalg_eigvalsh(A: Tensor, UPLO: Text = "L") -> Tensor {
-                [] Full Yes DTypes::FACTORED, Real,
-                prim Eigenvalues First {|c, g| [eigenvalues_gradient(c, g)]},
-                run eigenvalues_body, torch "linalg.eigvalsh", samples ["SYM(3, 3)", "SYM(2, 4, 4), 'U'", "SYM(1, 1)", "N(0, 0)"],
-                example [r#"assert_close(linalg_eigvalsh(&tensor([[2.0, 1.0], [1.0, 2.0]])?, "L")?, [1.0, 3.0]);"#]
+                amp: Full, dtypes: FACTORED, result: Real,
+                primitive: Eigenvalues, saves: First, gradient: |c, g| [eigenvalues_gradient(c, g)],
+                run: eigenvalues_body, node: "linalg_eigh", torch: "linalg.eigvalsh",
+                samples: ["SYM(3, 3)", "SYM(2, 4, 4), 'U'", "SYM(1, 1)", "N(0, 0)"],
+                example: [r#"assert_close(linalg_eigvalsh(&tensor([[2.0, 1.0], [1.0, 2.0]])?, "L")?, [1.0, 3.0]);"#],
             }
             /// The singular values of each matrix, in descending order.
             function linalg_svdvals(A: Tensor; driver: OptText = None) -> Tensor {
-                [] Full Yes DTypes::FACTORED, Real,
-                prim SingularValues First {|c, g| [singular_values_gradient(c, g)]},
-                run singular_values_body, torch "linalg.svdvals", samples ["N(3, 3)", "N(2, 3, 4)", "N(4, 2)", "N(2, 0)"],
-                example ["assert_close(linalg_svdvals(&tensor([[0.0, 2.0], [-3.0, 0.0]])?, None)?, [3.0, 2.0]);"]
+                amp: Full, dtypes: FACTORED, result: Real,
+                primitive: SingularValues, saves: First, gradient: |c, g| [singular_values_gradient(c, g)],
+                run: singular_values_body, node: "linalg_svd", torch: "linalg.svdvals",
+                samples: ["N(3, 3)", "N(2, 3, 4)", "N(4, 2)", "N(2, 0)"],
+                example: ["assert_close(linalg_svdvals(&tensor([[0.0, 2.0], [-3.0, 0.0]])?, None)?, [3.0, 2.0]);"],
             }
-            /// The pseudoinverse of each matrix: singular values up to the larger of `atol` and `rtol` times the largest count as 0.
-            /// Of `hermitian` matrices the lower half is read, and the gradient is that of matrices that are.
+            /// The pseudoinverse of each matrix: singular values up to the larger of `atol` and `rtol` times the
+            /// largest count as 0. Of `hermitian` matrices the lower half is read, and the gradient is that of matrices
+            /// that are.
             function pseudo_inverse(input: Tensor, atol: Float, rtol: Float, hermitian: Bool) -> Tensor {
-                [] Full Yes DTypes::FACTORED, Same,
-                prim PseudoInverse { atol: f64, rtol: f64, hermitian: bool } Both {|c, g| [pseudo_inverse_gradient(c, g)]},
-                run pseudo_inverse_body, torch "-", samples [],
-                example [
+                amp: Full, dtypes: FACTORED, result: Same,
+                primitive: PseudoInverse { atol: f64, rtol: f64, hermitian: bool }, saves: Both,
+                gradient: |c, g| [pseudo_inverse_gradient(c, g)],
+                run: pseudo_inverse_body, torch: "-",
+                samples: [],
+                example: [
                     "let x = pseudo_inverse(&tensor([[2.0, 0.0], [0.0, 0.0]])?, 0.0, 1e-6, false)?;",
                     "assert_close(x, [[0.5, 0.0], [0.0, 0.0]]);",
-                ]
+                ],
             }
-            /// The exponential of each matrix, `Σ Aᵏ / k!`, by scaling and squaring (Moler and Van Loan, 2003). On the GPU device the
-            /// largest norm is read back, which evaluates.
+            /// The exponential of each matrix, `Σ Aᵏ / k!`, by scaling and squaring (Moler and Van Loan, 2003). On the
+            /// GPU device the largest norm is read back, which evaluates.
             function linalg_matrix_exp(A: Tensor) -> Tensor {
-                [no_out] Full Yes DTypes::INEXACT, Same,
-                prim Exponential First {|c, g| [exponential_gradient(c, g)]},
-                run exponential_body, torch "linalg.matrix_exp", samples ["N(3, 3)", "N(2, 2, 2)", "N(1, 1)", "N(0, 0)"],
-                example ["assert_close(linalg_matrix_exp(&tensor([[0.0, 1.0], [0.0, 0.0]])?)?, [[1.0, 1.0], [0.0, 1.0]]);"]
+                out: none, amp: Full, dtypes: INEXACT, result: Same,
+                primitive: Exponential, saves: First, gradient: |c, g| [exponential_gradient(c, g)],
+                run: exponential_body, torch: "linalg.matrix_exp",
+                samples: ["N(3, 3)", "N(2, 2, 2)", "N(1, 1)", "N(0, 0)"],
+                example: [
+                    "assert_close(linalg_matrix_exp(&tensor([[0.0, 1.0], [0.0, 0.0]])?)?, [[1.0, 1.0], [0.0, 1.0]]);",
+                ],
             }
-            /// The inverse of each matrix; an error where one is singular. On the GPU device that is read back, which evaluates.
+            /// The inverse of each matrix; an error where one is singular. On the GPU device that is read back, which
+            /// evaluates.
             method inverse() -> Tensor {
-                [] Full Yes DTypes::FACTORED, Same,
-                prim Inverse Output {|c, g| [inverse_gradient(c, g)]},
-                run inverse_body, torch "", samples ["N(2, 3, 3)", "N(1, 1, 1)", "N(0, 2, 2)"],
-                example ["assert_close(tensor([[2.0, 0.0], [0.0, 4.0]])?.inverse()?, [[0.5, 0.0], [0.0, 0.25]]);"]
+                amp: Full, dtypes: FACTORED, result: Same,
+                primitive: Inverse, saves: Output, gradient: |c, g| [inverse_gradient(c, g)],
+                run: inverse_body, node: "linalg_inv_ex",
+                samples: ["N(2, 3, 3)", "N(1, 1, 1)", "N(0, 2, 2)"],
+                example: ["assert_close(tensor([[2.0, 0.0], [0.0, 4.0]])?.inverse()?, [[0.5, 0.0], [0.0, 0.25]]);"],
             }
-            /// `x` of `A x = B` for each matrix `A` and the columns of `B`, whose batches broadcast; an error where an `A` is
-            /// singular. On the GPU device that is read back, which evaluates.
+            /// `x` of `A x = B` for each matrix `A` and the columns of `B`, whose batches broadcast; an error where an
+            /// `A` is singular. On the GPU device that is read back, which evaluates.
             function solve_matrices(a: Tensor, b: Tensor) -> Tensor {
-                [] Full Yes DTypes::FACTORED, Same,
-                prim SolveMatrices Both {|c, g| all solve_gradient(c, g)},
-                run solve_body, torch "-", samples [],
-                example [
+                amp: Full, dtypes: FACTORED, result: Same,
+                primitive: SolveMatrices, saves: Both, gradient: |c, g| all solve_gradient(c, g),
+                run: solve_body, torch: "-",
+                samples: [],
+                example: [
                     "let x = solve_matrices(&tensor([[2.0, 1.0], [1.0, 3.0]])?, &tensor([[3.0], [4.0]])?)?;",
                     "assert_close(x, [[1.0], [1.0]]);",
-                ]
+                ],
             }
-            /// The determinant of each matrix. The gradient is that of its cofactors, also where the matrix is singular.
+            /// The determinant of each matrix. The gradient is that of its cofactors, also where the matrix is
+            /// singular.
             method det() -> Tensor {
-                [no_out] Full Yes DTypes::FACTORED, Same,
-                run part_body["det", 2], torch "", samples ["N(2, 3, 3)", "N(1, 2, 2)", "N(2, 0, 0)"],
-                example ["assert_close(tensor([[1.0, 2.0], [3.0, 4.0]])?.det()?, -2.0);"]
+                out: none, amp: Full, dtypes: FACTORED, result: Same,
+                run: part_body["det", 2], node: "linalg_det",
+                samples: ["N(2, 3, 3)", "N(1, 2, 2)", "N(2, 0, 0)"],
+                example: ["assert_close(tensor([[1.0, 2.0], [3.0, 4.0]])?.det()?, -2.0);"],
             }
             /// The logarithm of the determinant of each matrix: -inf where it is 0, NaN where it is negative.
             method logdet() -> Tensor {
-                [no_out] Full Yes DTypes::FACTORED, Same,
-                run logdet_body, torch "", samples ["P(2, 1, 1)"],
-                example ["assert_close(tensor([[2.0, 0.0], [0.0, 3.0]])?.logdet()?, 6f64.ln());"]
+                out: none, amp: Full, dtypes: FACTORED, result: Same,
+                run: logdet_body, node: "where",
+                samples: ["P(2, 1, 1)"],
+                example: ["assert_close(tensor([[2.0, 0.0], [0.0, 3.0]])?.logdet()?, 6f64.ln());"],
             }
             /// Sign and logarithm of the absolute value of the determinant of each matrix.
             method slogdet() -> SignLogabsdet {
-                [] Full Yes DTypes::FACTORED, Same,
-                run slogdet_body, torch "", samples ["N(2, 3, 3)", "N(1, 2, 2)"],
-                example [
+                amp: Full, dtypes: FACTORED, result: Same,
+                run: slogdet_body, node: "linalg_slogdet",
+                samples: ["N(2, 3, 3)", "N(1, 2, 2)"],
+                example: [
                     "let (sign, logabsdet) = tensor([[1.0, 2.0], [3.0, 4.0]])?.slogdet()?;",
                     "assert_close(sign, -1.0);",
                     "assert_close(logabsdet, 2f64.ln());",
-                ]
+                ],
             }
         }
     };

@@ -18,90 +18,140 @@ pub enum Reduction {
 #[macro_export]
 #[doc(hidden)]
 macro_rules! loss_ops {
-    ($cb:ident) => { $cb! { "loss" LossOp :
+    ($cb:ident) => { $crate::rows! { $cb "loss" LossOp :
         /// `(input - target)²`.
         function mse_loss(input: Tensor, target: Tensor; reduction: Text = "mean") -> Tensor {
-            [] Full Yes DTypes::FLOAT, Same,
-            run mse_body, torch "nn.functional.mse_loss", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(3, 4), reduction='sum'", "N(3, 4), N(3, 4), reduction='none'"],
-            example [r#"assert_close(mse_loss(&tensor([1.0, 2.0])?, &tensor([1.0, 4.0])?, "mean")?, 2.0);"#]
+            amp: Full, dtypes: FLOAT, result: Same,
+            run: mse_body, torch: "nn.functional.mse_loss",
+            samples: ["N(3, 4), N(3, 4)", "N(3, 4), N(3, 4), reduction='sum'", "N(3, 4), N(3, 4), reduction='none'"],
+            example: [r#"assert_close(mse_loss(&tensor([1.0, 2.0])?, &tensor([1.0, 4.0])?, "mean")?, 2.0);"#],
         }
         /// `|input - target|`; of complex numbers too.
         function l1_loss(input: Tensor, target: Tensor; reduction: Text = "mean") -> Tensor {
-            [steps] Full Yes DTypes::INEXACT, Real,
-            run l1_body, torch "nn.functional.l1_loss", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(3, 4), reduction='none'"],
-            example [r#"assert_close(l1_loss(&tensor([1.0, 2.0])?, &tensor([1.0, 4.0])?, "sum")?, 2.0);"#]
+            flags: [steps], amp: Full, dtypes: INEXACT, result: Real,
+            run: l1_body, node: "mean", torch: "nn.functional.l1_loss",
+            samples: ["N(3, 4), N(3, 4)", "N(3, 4), N(3, 4), reduction='none'"],
+            example: [r#"assert_close(l1_loss(&tensor([1.0, 2.0])?, &tensor([1.0, 4.0])?, "sum")?, 2.0);"#],
         }
         /// Quadratic below `beta`, linear above, with slope 1 (Girshick, 2015).
         function smooth_l1_loss(input: Tensor, target: Tensor; reduction: Text = "mean", beta: Float = 1.0) -> Tensor {
-            [] Full Yes DTypes::FLOAT, Same,
-            run smooth_l1_body, torch "nn.functional.smooth_l1_loss", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(3, 4), beta=0.5, reduction='sum'"],
-            example [r#"assert_close(smooth_l1_loss(&tensor([0.0, 0.0])?, &tensor([0.5, 3.0])?, "none", 1.0)?, [0.125, 2.5]);"#]
+            amp: Full, dtypes: FLOAT, result: Same,
+            run: smooth_l1_body, torch: "nn.functional.smooth_l1_loss",
+            samples: ["N(3, 4), N(3, 4)", "N(3, 4), N(3, 4), beta=0.5, reduction='sum'"],
+            example: [
+                r#"assert_close(smooth_l1_loss(&tensor([0.0, 0.0])?, &tensor([0.5, 3.0])?, "none", 1.0)?, [0.125, 2.5]);"#,
+            ],
         }
         /// Quadratic below `delta`, linear above, with slope `delta` (Huber, 1964).
         function huber_loss(input: Tensor, target: Tensor; reduction: Text = "mean", delta: Float = 1.0) -> Tensor {
-            [] Full Yes DTypes::FLOAT, Same,
-            run huber_body, torch "nn.functional.huber_loss", samples ["N(3, 4), N(3, 4)", "N(3, 4), N(3, 4), delta=0.5"],
-            example [r#"assert_close(huber_loss(&tensor([0.0, 0.0])?, &tensor([1.0, 3.0])?, "none", 2.0)?, [0.5, 4.0]);"#]
+            amp: Full, dtypes: FLOAT, result: Same,
+            run: huber_body, torch: "nn.functional.huber_loss",
+            samples: ["N(3, 4), N(3, 4)", "N(3, 4), N(3, 4), delta=0.5"],
+            example: [
+                r#"assert_close(huber_loss(&tensor([0.0, 0.0])?, &tensor([1.0, 3.0])?, "none", 2.0)?, [0.5, 4.0]);"#,
+            ],
         }
-        /// The negative log-likelihood of class indices `target` (N, …) under log-probabilities (N, C, …). Targets equal to
+        /// The negative log-likelihood of class indices `target` (N, …) under log-probabilities (N, C, …). Targets
+        /// equal to
         /// `ignore_index` count nothing; the mean is weighted by the classes' `weight`, which takes no
         /// gradient: one that requires it raises.
-        function nll_loss(input: Tensor, target: Tensor, weight: OptTensor = None; ignore_index: Int = -100, reduction: Text = "mean") -> Tensor {
-            [piecewise_linear] Full Yes DTypes::FLOAT, Same,
-            prim Nll { ignore: i64, reduction: Reduction } Second {|c, g| [nll_spread(g, &c.x(1)?, last(c.shape(0)), *ignore, *reduction)]},
-            run nll_body, torch "nn.functional.nll_loss", samples ["N(3, 5), I(0, 5, 3)", "N(3, 5), I(0, 5, 3), ignore_index=1, reduction='sum'", "N(3, 5), I(0, 5, 3), reduction='none'", "N(2, 5, 4), I(0, 5, 2, 4), FIXED(P(5)), reduction='sum'", "N(5), I(0, 5)"],
-            example [
+        function nll_loss(
+            input: Tensor, target: Tensor, weight: OptTensor = None; ignore_index: Int = -100, reduction: Text = "mean"
+        ) -> Tensor {
+            flags: [piecewise_linear], amp: Full, dtypes: FLOAT, result: Same,
+            primitive: Nll { ignore: i64, reduction: Reduction }, saves: Second,
+            gradient: |c, g| [nll_spread(g, &c.x(1)?, last(c.shape(0)), *ignore, *reduction)],
+            run: nll_body, torch: "nn.functional.nll_loss",
+            samples: [
+                "N(3, 5), I(0, 5, 3)",
+                "N(3, 5), I(0, 5, 3), ignore_index=1, reduction='sum'",
+                "N(3, 5), I(0, 5, 3), reduction='none'",
+                "N(2, 5, 4), I(0, 5, 2, 4), FIXED(P(5)), reduction='sum'",
+                "N(5), I(0, 5)",
+            ],
+            example: [
                 "let log_probabilities = tensor([[-1.0, -2.0], [-3.0, -4.0]])?;",
                 r#"assert_close(nll_loss(&log_probabilities, &tensor([0, 1])?, None, -100, "mean")?, 2.5);"#,
-            ]
+            ],
         }
-        /// What goes back through [`nll_loss`] of (…, N, C) with N `target`s from `grad`, which has the loss's shape: its share
-        /// of `grad` with the other sign at each target that is not ignored, and zeros elsewhere.
-        function nll_loss_gradient(grad: Tensor, target: Tensor, classes: Int, ignore_index: Int, reduction: Text) -> Tensor {
-            [] Own Yes DTypes::FLOAT, Same,
-            prim NllGradient { classes: usize, ignore: i64, reduction: Reduction } Second {|c, v| [nll_of_rows(v, &c.x(1)?, *ignore, *reduction)]},
-            run nll_gradient_body, torch "-", samples ["N(), I(0, 5, 3), 5, -100, 'mean'", "N(), I(0, 5, 3), 5, 1, 'sum'", "N(3), I(0, 5, 3), 5, -100, 'none'"],
-            example [
+        /// What goes back through [`nll_loss`] of (…, N, C) with N `target`s from `grad`, which has the loss's shape:
+        /// its share of `grad` with the other sign at each target that is not ignored, and zeros elsewhere.
+        function nll_loss_gradient(
+            grad: Tensor, target: Tensor, classes: Int, ignore_index: Int, reduction: Text
+        ) -> Tensor {
+            amp: Own, dtypes: FLOAT, result: Same,
+            primitive: NllGradient { classes: usize, ignore: i64, reduction: Reduction }, saves: Second,
+            gradient: |c, v| [nll_of_rows(v, &c.x(1)?, *ignore, *reduction)],
+            run: nll_gradient_body, torch: "-",
+            samples: [
+                "N(), I(0, 5, 3), 5, -100, 'mean'",
+                "N(), I(0, 5, 3), 5, 1, 'sum'",
+                "N(3), I(0, 5, 3), 5, -100, 'none'",
+            ],
+            example: [
                 r#"let made = nll_loss_gradient(&tensor(1.0)?, &tensor([0, 1])?, 2, -100, "mean")?;"#,
                 "assert_close(made, [[-0.5, 0.0], [0.0, -0.5]]);",
-            ]
+            ],
         }
-        /// [`nll_loss`] of the log-softmax of logits (N, C, …); `target` may also be class probabilities of input's shape.
-        function cross_entropy(input: Tensor, target: Tensor, weight: OptTensor = None; ignore_index: Int = -100, reduction: Text = "mean", label_smoothing: Float = 0.0) -> Tensor {
-            [] Full Yes DTypes::FLOAT, Same,
-            run cross_entropy_body, torch "nn.functional.cross_entropy", samples ["N(3, 5), I(0, 5, 3)", "N(3, 5), I(0, 5, 3), FIXED(P(5))", "N(2, 5, 4), I(0, 5, 2, 4), label_smoothing=0.1", "N(3, 5), U(3, 5)", "N(3, 5), I(0, 5, 3), ignore_index=1, reduction='none'"],
-            example [
+        /// [`nll_loss`] of the log-softmax of logits (N, C, …); `target` may also be class probabilities of input's
+        /// shape.
+        function cross_entropy(
+            input: Tensor, target: Tensor, weight: OptTensor = None; ignore_index: Int = -100, reduction: Text = "mean",
+            label_smoothing: Float = 0.0
+        ) -> Tensor {
+            amp: Full, dtypes: FLOAT, result: Same,
+            run: cross_entropy_body, node: "nll_loss", torch: "nn.functional.cross_entropy",
+            samples: [
+                "N(3, 5), I(0, 5, 3)",
+                "N(3, 5), I(0, 5, 3), FIXED(P(5))",
+                "N(2, 5, 4), I(0, 5, 2, 4), label_smoothing=0.1",
+                "N(3, 5), U(3, 5)",
+                "N(3, 5), I(0, 5, 3), ignore_index=1, reduction='none'",
+            ],
+            example: [
                 "let logits = tensor([[0.0, 0.0], [0.0, 3f64.ln()]])?;",
                 r#"assert_close(cross_entropy(&logits, &tensor([0, 1])?, None, -100, "none", 0.0)?, [0.69315, 0.28768]);"#,
-            ]
+            ],
         }
-        /// `-(t log p + (1 - t) log(1 - p))`, each logarithm held above -100. A `weight` that requires a gradient raises.
-        function binary_cross_entropy(input: Tensor, target: Tensor, weight: OptTensor = None; reduction: Text = "mean") -> Tensor {
-            [] Full Yes DTypes::FLOAT, Same,
-            run bce_body, torch "nn.functional.binary_cross_entropy", samples ["P(3, 4, lo=0.1, hi=0.9), FIXED(P(3, 4, lo=0.1, hi=0.9))"],
-            example [
+        /// `-(t log p + (1 - t) log(1 - p))`, each logarithm held above -100. A `weight` that requires a gradient
+        /// raises.
+        function binary_cross_entropy(
+            input: Tensor, target: Tensor, weight: OptTensor = None; reduction: Text = "mean"
+        ) -> Tensor {
+            amp: Full, dtypes: FLOAT, result: Same,
+            run: bce_body, torch: "nn.functional.binary_cross_entropy",
+            samples: ["P(3, 4, lo=0.1, hi=0.9), FIXED(P(3, 4, lo=0.1, hi=0.9))"],
+            example: [
                 r#"let made = binary_cross_entropy(&tensor([0.5, 1.0])?, &tensor([1.0, 0.0])?, None, "none")?;"#,
                 "assert_close(made, [0.69315, 100.0]);",
-            ]
+            ],
         }
         /// [`binary_cross_entropy`] of the sigmoid of logits, without overflow; `pos_weight` weighs the positive part.
         /// A weight that requires a gradient raises.
-        function binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: OptTensor = None; reduction: Text = "mean", pos_weight: OptTensor = None) -> Tensor {
-            [] Full Yes DTypes::FLOAT, Same,
-            run bce_logits_body, torch "nn.functional.binary_cross_entropy_with_logits", samples ["N(3, 4), P(3, 4, lo=0.1, hi=0.9)", "N(3, 4), P(3, 4, lo=0.1, hi=0.9), FIXED(P(4)), pos_weight=FIXED(P(4))"],
-            example [
+        function binary_cross_entropy_with_logits(
+            input: Tensor, target: Tensor, weight: OptTensor = None; reduction: Text = "mean",
+            pos_weight: OptTensor = None
+        ) -> Tensor {
+            amp: Full, dtypes: FLOAT, result: Same,
+            run: bce_logits_body, torch: "nn.functional.binary_cross_entropy_with_logits",
+            samples: [
+                "N(3, 4), P(3, 4, lo=0.1, hi=0.9)",
+                "N(3, 4), P(3, 4, lo=0.1, hi=0.9), FIXED(P(4)), pos_weight=FIXED(P(4))",
+            ],
+            example: [
                 "let (logits, target) = (tensor([0.0, 1000.0])?, tensor([1.0, 0.0])?);",
                 r#"assert_close(binary_cross_entropy_with_logits(&logits, &target, None, "none", None)?, [0.69315, 1000.0]);"#,
-            ]
+            ],
         }
         /// `target (log target - input)` for log-probabilities `input`; `log_target` says that the target is one too.
         function kl_div(input: Tensor, target: Tensor; reduction: Text = "mean", log_target: Bool = false) -> Tensor {
-            [steps] Full Yes DTypes::FLOAT, Same,
-            run kl_div_body, torch "nn.functional.kl_div", samples ["N(3, 4), P(3, 4), reduction='sum'", "N(3, 4), N(3, 4), log_target=True, reduction='batchmean'"],
-            example [
+            flags: [steps], amp: Full, dtypes: FLOAT, result: Same,
+            run: kl_div_body, torch: "nn.functional.kl_div",
+            samples: ["N(3, 4), P(3, 4), reduction='sum'", "N(3, 4), N(3, 4), log_target=True, reduction='batchmean'"],
+            example: [
                 "let log_half = tensor([-0.69315, -0.69315])?;",
                 r#"assert_close(kl_div(&log_half, &tensor([0.25, 0.75])?, "sum", false)?, 0.13081);"#,
-            ]
+            ],
         }
     }};
 }

@@ -1,6 +1,5 @@
-//! What turns rows into primitives, and what spells out rows that share a signature.
-//!
-//! A row reads as `define_ops` in the engine says; [`define_primitives`] sees of it what a primitive is made of.
+//! What turns rows into primitives. What a row may say is in the crate `lucid-rows`, whose `rows!` hands them on in the form
+//! that [`define_primitives`] reads.
 
 /// The enum of a family's primitives, each with the name of its row.
 macro_rules! define_primitives {
@@ -8,12 +7,11 @@ macro_rules! define_primitives {
         $(
             $(#[doc = $doc:literal])+
             $form:ident $name:ident $sig:tt -> $ret:ident {
-                [$($flag:ident)*] $amp:ident $det:tt $dtypes:expr, $result:ident,
+                $flags:tt $call:ident $in_place:ident $python:ident $out:tt $out_dtype:ident
+                $amp:ident $det:tt $dtypes:expr, $result:ident,
                 $(prim $Var:ident $({ $($pf:ident : $pt:ty),* $(,)? })? $saves:ident $grad:tt,)?
                 run $run:path $([$($extra:expr),*])?,
-                torch $torch:tt,
-                samples $samples:tt,
-                example $example:tt
+                node $node:tt, torch $torch:tt, samples $samples:tt, example $example:tt
             }
         )*
     ) => {
@@ -57,36 +55,6 @@ macro_rules! define_primitives {
                 };
                 rest.next().is_none().then_some(made)
             }
-        }
-    };
-}
-
-/// Spells out the shared signature of a family's rows, then calls `$cb` with them.
-///
-/// A row reads `name = Variant [flags] Amp DTYPES, ResultDType, Saves {gradient}, samples […], example […];`, with
-/// `torch "path",` before the samples where PyTorch's name is another.
-#[macro_export]
-#[doc(hidden)]
-macro_rules! define_uniform {
-    ($cb:ident $family:literal $Enum:ident $form:ident $sig:tt run $run:path :
-        $(
-            $(#[doc = $doc:literal])+
-            $name:ident = $Var:ident [$($flag:ident)*] $amp:ident $dtypes:expr, $result:ident, $saves:ident $grad:tt,
-            $(torch $torch:literal,)? samples $samples:tt, example $example:tt;
-        )*
-    ) => {
-        $cb! { $family $Enum :
-            $(
-                $(#[doc = $doc])+
-                $form $name $sig -> Tensor {
-                    [$($flag)*] $amp Yes $dtypes, $result,
-                    prim $Var $saves $grad,
-                    run $run [$Enum::$Var],
-                    torch ($($torch)?),
-                    samples $samples,
-                    example $example
-                }
-            )*
         }
     };
 }

@@ -67,156 +67,215 @@ impl RecurrentCell {
 #[macro_export]
 #[doc(hidden)]
 macro_rules! nn_ops {
-    ($cb:ident) => { $cb! { "nn" NnOp :
+    ($cb:ident) => { $crate::rows! { $cb "nn" NnOp :
         /// `input @ weight.T + bias`: (…, in) with (out, in) and (out).
         function linear(input: Tensor, weight: Tensor, bias: OptTensor = None) -> Tensor {
-            [] Low Yes DTypes::NUMERIC, Same,
-            prim Linear Cross {|c, g| [
+            amp: Low, dtypes: NUMERIC, result: Same,
+            primitive: Linear, saves: Cross,
+            gradient: |c, g| [
                 g.matmul(&c.x(1)?),
                 rows(g)?.t()?.matmul(&rows(&c.x(0)?)?),
-                rows(g)?.sum(Some(&[0]), false, None)
-            ]},
-            run linear_body, torch "nn.functional.linear", samples ["N(3, 4), N(5, 4), N(5)", "N(2, 3, 4), N(5, 4)", "N(4), N(5, 4), N(5)"],
-            example [
+                rows(g)?.sum(Some(&[0]), false, None),
+            ],
+            run: linear_body, node: |given| (if given.has("bias") == 0 { "mm" } else { "addmm" }, 0),
+            torch: "nn.functional.linear",
+            samples: ["N(3, 4), N(5, 4), N(5)", "N(2, 3, 4), N(5, 4)", "N(4), N(5, 4), N(5)"],
+            example: [
                 "let (x, weight, bias) = (tensor([[1.0, 2.0]])?, tensor([[3.0, 4.0]])?, tensor([10.0])?);",
                 "assert_close(linear(&x, &weight, Some(&bias))?, [[21.0]]);",
-            ]
+            ],
         }
         /// `exp(x) / sum(exp(x))` along `dim`.
         method softmax(dim: Dim, dtype: OptDtype = None) -> Tensor {
-            [own_out] FullGpu Yes DTypes::FLOAT, Same,
-            prim Softmax { axis: usize } Output {|c, g| [softmax_back(g, &c.out()?, *axis, false)]},
-            run along[|axis| NnOp::Softmax { axis }], torch "", samples ["N(3, 4), 1", "N(2, 3, 4), 0", "N(), 0"],
-            example ["assert_close(tensor([0.0, 3f64.ln()])?.softmax(0, None)?, [0.25, 0.75]);"]
+            out: own, amp: FullGpu, dtypes: FLOAT, result: Same,
+            primitive: Softmax { axis: usize }, saves: Output,
+            gradient: |c, g| [softmax_back(g, &c.out()?, *axis, false)],
+            run: along[|axis| NnOp::Softmax { axis }],
+            samples: ["N(3, 4), 1", "N(2, 3, 4), 0", "N(), 0"],
+            example: ["assert_close(tensor([0.0, 3f64.ln()])?.softmax(0, None)?, [0.25, 0.75]);"],
         }
         /// `log(softmax(x))` along `dim`, without overflow.
         method log_softmax(dim: Dim, dtype: OptDtype = None) -> Tensor {
-            [own_out] FullGpu Yes DTypes::FLOAT, Same,
-            prim LogSoftmax { axis: usize } Output {|c, g| [softmax_back(g, &c.out()?, *axis, true)]},
-            run along[|axis| NnOp::LogSoftmax { axis }], torch "", samples ["N(3, 4), 1", "N(2, 3, 4), 0"],
-            example ["assert_close(tensor([0.0, 0.0])?.log_softmax(0, None)?, [-0.69315, -0.69315]);"]
+            out: own, amp: FullGpu, dtypes: FLOAT, result: Same,
+            primitive: LogSoftmax { axis: usize }, saves: Output,
+            gradient: |c, g| [softmax_back(g, &c.out()?, *axis, true)],
+            run: along[|axis| NnOp::LogSoftmax { axis }],
+            samples: ["N(3, 4), 1", "N(2, 3, 4), 0"],
+            example: ["assert_close(tensor([0.0, 0.0])?.log_softmax(0, None)?, [-0.69315, -0.69315]);"],
         }
-        /// What goes back through [`softmax`] from `grad` and the result `output`: `y (g - Σ g y)` along `dim`; with `log`
-        /// through [`log_softmax`]: `g - e^y Σ g`.
+        /// What goes back through [`softmax`] from `grad` and the result `output`: `y (g - Σ g y)` along `dim`; with
+        /// `log` through [`log_softmax`]: `g - e^y Σ g`.
         function softmax_gradient(grad: Tensor, output: Tensor, dim: Dim, log: Bool) -> Tensor {
-            [] Own Yes DTypes::FLOAT, Same,
-            prim SoftmaxGradient { axis: usize, log: bool } Inputs {|c, g| all softmax_gradient_gradient(c, g, *axis, *log)},
-            run softmax_gradient_body, torch "-", samples ["N(3, 4), N(3, 4), 1, False", "N(3, 4), N(3, 4), 1, True", "N(2, 3, 4), N(2, 3, 4), 0, False", "N(2, 3, 4), N(2, 3, 4), 1, True"],
-            example [
+            amp: Own, dtypes: FLOAT, result: Same,
+            primitive: SoftmaxGradient { axis: usize, log: bool }, saves: Inputs,
+            gradient: |c, g| all softmax_gradient_gradient(c, g, *axis, *log),
+            run: softmax_gradient_body, torch: "-",
+            samples: [
+                "N(3, 4), N(3, 4), 1, False",
+                "N(3, 4), N(3, 4), 1, True",
+                "N(2, 3, 4), N(2, 3, 4), 0, False",
+                "N(2, 3, 4), N(2, 3, 4), 1, True",
+            ],
+            example: [
                 "let made = softmax_gradient(&tensor([1.0, 0.0])?, &tensor([0.25, 0.75])?, 0, false)?;",
                 "assert_close(made, [0.1875, -0.1875]);",
-            ]
+            ],
         }
         /// `x Φ(x)` (Hendrycks and Gimpel, 2016); `approximate="tanh"` takes the usual approximation.
         function gelu(input: Tensor; approximate: Text = "none") -> Tensor {
-            [] Keep Yes DTypes::FLOAT, Same,
-            prim Gelu { tanh: bool } Inputs {|c, g| [gelu_back(g, &c.x(0)?, *tanh)]},
-            run gelu_body, torch "nn.functional.gelu", samples ["N(3, 4)", "N(3, 4), approximate='tanh'"],
-            example [r#"assert_close(gelu(&tensor([-1.0, 1.0])?, "none")?, [-0.15866, 0.84134]);"#]
+            dtypes: FLOAT, result: Same,
+            primitive: Gelu { tanh: bool }, saves: Inputs, gradient: |c, g| [gelu_back(g, &c.x(0)?, *tanh)],
+            run: gelu_body, torch: "nn.functional.gelu",
+            samples: ["N(3, 4)", "N(3, 4), approximate='tanh'"],
+            example: [r#"assert_close(gelu(&tensor([-1.0, 1.0])?, "none")?, [-0.15866, 0.84134]);"#],
         }
         /// What goes back through [`gelu`] from `grad`: `grad` times the slope at `input`.
         function gelu_gradient(grad: Tensor, input: Tensor, tanh: Bool) -> Tensor {
-            [] Own Yes DTypes::FLOAT, Same,
-            prim GeluGradient { tanh: bool } Inputs {|c, g| [
-                gelu_back(g, &c.x(1)?, *tanh),
-                g * &(&c.x(0)? * &gelu_bend(&c.x(1)?, *tanh)?)?,
-            ]},
-            run gelu_gradient_body, torch "-", samples ["N(3, 4), N(3, 4), False", "N(3, 4), N(3, 4), True"],
-            example ["assert_close(gelu_gradient(&tensor([1.0, 1.0])?, &tensor([0.0, 1.0])?, false)?, [0.5, 1.08332]);"]
+            amp: Own, dtypes: FLOAT, result: Same,
+            primitive: GeluGradient { tanh: bool }, saves: Inputs,
+            gradient: |c, g| [gelu_back(g, &c.x(1)?, *tanh), g * &(&c.x(0)? * &gelu_bend(&c.x(1)?, *tanh)?)?],
+            run: gelu_gradient_body, torch: "-",
+            samples: ["N(3, 4), N(3, 4), False", "N(3, 4), N(3, 4), True"],
+            example: [
+                "assert_close(gelu_gradient(&tensor([1.0, 1.0])?, &tensor([0.0, 1.0])?, false)?, [0.5, 1.08332]);",
+            ],
         }
         /// `x` above 0, `negative_slope * x` below.
         function leaky_relu(input: Tensor, negative_slope: Float = 0.01) -> Tensor {
-            [piecewise_linear] Keep Yes DTypes::FLOAT, Same,
-            run leaky_relu_body, torch "nn.functional.leaky_relu", samples ["N(3, 4)", "N(3, 4), 0.2"],
-            example ["assert_close(leaky_relu(&tensor([-2.0, 2.0])?, 0.1)?, [-0.2, 2.0]);"]
+            flags: [piecewise_linear], dtypes: FLOAT, result: Same,
+            run: leaky_relu_body, node: |given| ("leaky_relu", given.in_place()), torch: "nn.functional.leaky_relu",
+            samples: ["N(3, 4)", "N(3, 4), 0.2"],
+            example: ["assert_close(leaky_relu(&tensor([-2.0, 2.0])?, 0.1)?, [-0.2, 2.0]);"],
         }
         /// `x` above 0, `alpha * (e^x - 1)` below (Clevert et al., 2015).
         function elu(input: Tensor, alpha: Float = 1.0) -> Tensor {
-            [] Keep Yes DTypes::FLOAT, Same,
-            run elu_body, torch "nn.functional.elu", samples ["N(3, 4)", "N(3, 4), 0.5"],
-            example ["assert_close(elu(&tensor([-1.0, 2.0])?, 1.0)?, [-0.63212, 2.0]);"]
+            dtypes: FLOAT, result: Same,
+            run: elu_body, node: |given| ("elu", given.in_place()), torch: "nn.functional.elu",
+            samples: ["N(3, 4)", "N(3, 4), 0.5"],
+            example: ["assert_close(elu(&tensor([-1.0, 2.0])?, 1.0)?, [-0.63212, 2.0]);"],
         }
         /// `log(1 + e^(beta x)) / beta`; `x` itself where `beta x > threshold`.
         function softplus(input: Tensor, beta: Float = 1.0, threshold: Float = 20.0) -> Tensor {
-            [] FullGpu Yes DTypes::FLOAT, Same,
-            run softplus_body, torch "nn.functional.softplus", samples ["N(3, 4)", "N(3, 4), 2.0, 1.0"],
-            example ["assert_close(softplus(&tensor([0.0, 100.0])?, 1.0, 20.0)?, [0.69315, 100.0]);"]
+            amp: FullGpu, dtypes: FLOAT, result: Same,
+            run: softplus_body, torch: "nn.functional.softplus",
+            samples: ["N(3, 4)", "N(3, 4), 2.0, 1.0"],
+            example: ["assert_close(softplus(&tensor([0.0, 100.0])?, 1.0, 20.0)?, [0.69315, 100.0]);"],
         }
         /// `min(max(x, 0), 6)`.
         function relu6(input: Tensor) -> Tensor {
-            [] Keep Yes DTypes::REAL, Same,
-            run relu6_body, torch "nn.functional.relu6", samples ["N(3, 4)"],
-            example ["assert_close(relu6(&tensor([-1.0, 2.0, 9.0])?)?, [0.0, 2.0, 6.0]);"]
+            dtypes: REAL, result: Same,
+            run: relu6_body, node: "hardtanh", torch: "nn.functional.relu6",
+            samples: ["N(3, 4)"],
+            example: ["assert_close(relu6(&tensor([-1.0, 2.0, 9.0])?)?, [0.0, 2.0, 6.0]);"],
         }
         /// Zero with probability `p`, else divided by `1 - p`; the input itself unless `training`.
-        function dropout(input: Tensor, p: Float = 0.5, training: Bool = true; generator: OptGenerator = None) -> Tensor {
-            [] Keep Seeded DTypes::INEXACT, Same,
-            run dropout_body, torch "nn.functional.dropout", samples ["N(3, 4), 0.5, False"],
-            example [
+        function dropout(
+            input: Tensor, p: Float = 0.5, training: Bool = true; generator: OptGenerator = None
+        ) -> Tensor {
+            deterministic: Seeded, dtypes: INEXACT, result: Same,
+            run: dropout_body, node: "mul", torch: "nn.functional.dropout",
+            samples: ["N(3, 4), 0.5, False"],
+            example: [
                 "let x = dropout(&tensor([1.0; 100])?, 0.5, true, None)?;",
                 "assert!(x.to_vec::<f32>()?.iter().all(|x| *x == 0.0 || *x == 2.0));",
-            ]
+            ],
         }
-        /// The rows of `weight` (count, size) at `input`'s indices: shape (…, size). The row `padding_idx` gets no gradient.
-        /// With `sparse` the gradient holds the rows that were looked up, and no others.
+        /// The rows of `weight` (count, size) at `input`'s indices: shape (…, size). The row `padding_idx` gets no
+        /// gradient. With `sparse` the gradient holds the rows that were looked up, and no others.
         function embedding(input: Tensor, weight: Tensor, padding_idx: OptInt = None; sparse: Bool = false) -> Tensor {
-            [] Keep Yes DTypes::ALL, Same,
-            prim Embedding { padding: Option<usize>, sparse: bool } Second {|c, g| [embedding_gradient(c, g, *padding, *sparse)]},
-            run embedding_body, torch "nn.functional.embedding", samples ["I(0, 5, 2, 3), N(5, 4)", "I(0, 4, 7), N(5, 4), -1"],
-            example [
+            dtypes: ALL, result: Same,
+            primitive: Embedding { padding: Option<usize>, sparse: bool }, saves: Second,
+            gradient: |c, g| [embedding_gradient(c, g, *padding, *sparse)],
+            run: embedding_body, torch: "nn.functional.embedding",
+            samples: ["I(0, 5, 2, 3), N(5, 4)", "I(0, 4, 7), N(5, 4), -1"],
+            example: [
                 "let weight = tensor([[1.0, 2.0], [3.0, 4.0]])?;",
                 "assert_close(embedding(&tensor([1, 0])?, &weight, None, false)?, [[3.0, 4.0], [1.0, 2.0]]);",
-            ]
+            ],
         }
-        /// One-hot vectors (int64) of indices (int64): `num_classes` elements; -1 takes the largest index plus one, which evaluates.
+        /// One-hot vectors (int64) of indices (int64): `num_classes` elements; -1 takes the largest index plus one,
+        /// which evaluates.
         function one_hot(input: Tensor, num_classes: Int = -1) -> Tensor {
-            [no_out nograd] Keep Yes DTypes::of(&[$crate::DType::I64]), Index,
-            run one_hot_body, torch "nn.functional.one_hot", samples ["I(0, 5, 2, 3), 5", "I(0, 5, 4)"],
-            example ["assert_close(one_hot(&tensor([2, 0])?, 3)?, [[0, 0, 1], [1, 0, 0]]);"]
+            call: creates, out: none, dtypes: of(&[$crate::DType::I64]), result: Index,
+            run: one_hot_body, torch: "nn.functional.one_hot",
+            samples: ["I(0, 5, 2, 3), 5", "I(0, 5, 4)"],
+            example: ["assert_close(one_hot(&tensor([2, 0])?, 3)?, [[0, 0, 1], [1, 0, 0]]);"],
         }
-        /// `softmax(scale · q kᵀ + mask) v` for `query` (…, L, E), `key` (…, S, E) and `value` (…, S, V), as (…, L, V), without
-        /// keeping the (L, S) weights (Vaswani et al., 2017; Rabe and Staats, 2021). `attn_mask`, expandable to (…, L, S), is
-        /// `bool`, true where to look, or numbers to add, and gets a gradient; a query that may look nowhere gets zeros.
-        /// `is_causal` hides key `j` from query `i < j`, and takes no mask beside it. `scale` defaults to `1 / sqrt(E)`. With
+        /// `softmax(scale · q kᵀ + mask) v` for `query` (…, L, E), `key` (…, S, E) and `value` (…, S, V), as (…, L, V),
+        /// without
+        /// keeping the (L, S) weights (Vaswani et al., 2017; Rabe and Staats, 2021). `attn_mask`, expandable to (…, L,
+        /// S), is
+        /// `bool`, true where to look, or numbers to add, and gets a gradient; a query that may look nowhere gets
+        /// zeros.
+        /// `is_causal` hides key `j` from query `i < j`, and takes no mask beside it. `scale` defaults to `1 /
+        /// sqrt(E)`. With
         /// `enable_gqa` the last dimension but two counts heads, and several of the query share one of key and value.
         /// `dropout_p` above 0 drops weights, whether in training or not, and makes the result from its parts.
-        function scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: OptTensor = None, dropout_p: Float = 0.0, is_causal: Bool = false; scale: OptFloat = None, enable_gqa: Bool = false) -> Tensor {
-            [no_out] Low Yes DTypes::FLOAT, Same,
-            prim Attention { causal: bool, scale: f64 } Inputs {|c, g| all attention::gradient(c, g, *causal, *scale)},
-            run attention::body, torch "nn.functional.scaled_dot_product_attention", samples ["N(2, 3, 4), N(2, 5, 4), N(2, 5, 6)", "N(2, 2, 3, 4), N(2, 2, 3, 4), N(2, 2, 3, 4), is_causal=True", "N(2, 3, 4), N(2, 5, 4), N(2, 5, 6), N(3, 5)", "N(3, 4), N(5, 4), N(5, 2), is_causal=True, scale=0.3", "N(2, 4, 3, 2), N(2, 2, 5, 2), N(2, 2, 5, 3), N(2, 4, 3, 5), enable_gqa=True", "N(4, 3, 2), N(2, 3, 2), N(2, 3, 3), is_causal=True, enable_gqa=True", "N(2, 1, 3, 4), N(2, 5, 4), N(5, 6)", "N(1, 2, 2, 3, 4), N(1, 2, 2, 5, 4), N(1, 2, 2, 5, 6), N(1, 1, 3, 5)"],
-            example [
+        function scaled_dot_product_attention(
+            query: Tensor, key: Tensor, value: Tensor, attn_mask: OptTensor = None, dropout_p: Float = 0.0,
+            is_causal: Bool = false; scale: OptFloat = None, enable_gqa: Bool = false
+        ) -> Tensor {
+            out: none, amp: Low, dtypes: FLOAT, result: Same,
+            primitive: Attention { causal: bool, scale: f64 }, saves: Inputs,
+            gradient: |c, g| all attention::gradient(c, g, *causal, *scale),
+            run: attention::body, torch: "nn.functional.scaled_dot_product_attention",
+            samples: [
+                "N(2, 3, 4), N(2, 5, 4), N(2, 5, 6)",
+                "N(2, 2, 3, 4), N(2, 2, 3, 4), N(2, 2, 3, 4), is_causal=True",
+                "N(2, 3, 4), N(2, 5, 4), N(2, 5, 6), N(3, 5)",
+                "N(3, 4), N(5, 4), N(5, 2), is_causal=True, scale=0.3",
+                "N(2, 4, 3, 2), N(2, 2, 5, 2), N(2, 2, 5, 3), N(2, 4, 3, 5), enable_gqa=True",
+                "N(4, 3, 2), N(2, 3, 2), N(2, 3, 3), is_causal=True, enable_gqa=True",
+                "N(2, 1, 3, 4), N(2, 5, 4), N(5, 6)",
+                "N(1, 2, 2, 3, 4), N(1, 2, 2, 5, 4), N(1, 2, 2, 5, 6), N(1, 1, 3, 5)",
+            ],
+            example: [
                 "let (q, k, v) = (tensor([[0.0], [0.0]])?, tensor([[1.0], [2.0]])?, tensor([[2.0], [4.0]])?);",
                 "let made = scaled_dot_product_attention(&q, &k, &v, None, 0.0, true, None, false)?;",
                 "assert_close(made, [[2.0], [3.0]]);",
-            ]
+            ],
         }
-        /// All steps of a recurrent layer in one direction. `gates` (rows, gates · hidden) has the products with the inputs of all
-        /// steps, packed; `w_hh` is (gates · hidden, hidden), `hx` and `cx` (batch, hidden). `b_hh` is added to `W_hh h`, of a GRU
-        /// alone. Gives one dimension: the hidden states, an LSTM's cells, and, with `save`, what the gradient reads.
-        function recurrent(gates: Tensor, hx: Tensor, cx: OptTensor, w_hh: Tensor, b_hh: OptTensor, batch_sizes: Dims, cell: Text, reverse: Bool = false, save: Bool = false) -> Tensor {
-            [no_out nograd] Low Yes DTypes::FLOAT, Same,
-            prim Recurrent { cell: RecurrentCell, sizes: std::sync::Arc<[usize]>, reverse: bool, save: bool } Nothing {none},
-            run rnn_layer::body, torch "-", samples [],
-            example [
+        /// All steps of a recurrent layer in one direction. `gates` (rows, gates · hidden) has the products with the
+        /// inputs of all steps, packed; `w_hh` is (gates · hidden, hidden), `hx` and `cx` (batch, hidden). `b_hh` is
+        /// added to `W_hh h`, of a GRU alone. Gives one dimension: the hidden states, an LSTM's cells, and, with
+        /// `save`, what the gradient reads.
+        function recurrent(
+            gates: Tensor, hx: Tensor, cx: OptTensor, w_hh: Tensor, b_hh: OptTensor, batch_sizes: Dims, cell: Text,
+            reverse: Bool = false, save: Bool = false
+        ) -> Tensor {
+            call: creates, out: none, amp: Low, dtypes: FLOAT, result: Same,
+            primitive: Recurrent { cell: RecurrentCell, sizes: std::sync::Arc<[usize]>, reverse: bool, save: bool },
+            gradient: none,
+            run: rnn_layer::body, torch: "-",
+            samples: [],
+            example: [
                 "let (gates, h, w) = (tensor([[1.0], [2.0]])?, tensor([[0.0]])?, tensor([[1.0]])?);",
                 r#"let states = recurrent(&gates, &h, None, &w, None, &[1, 1], "relu", false, false)?;"#,
                 "assert_close(states, [1.0, 3.0]);",
-            ]
+            ],
         }
-        /// What goes back through [`recurrent`]: from the gradients `grad` (rows, hidden) of all hidden states, `grad_h` of the last
-        /// ones and `grad_c` of the last cells, and from `states`, what [`recurrent`] gave with `save`. Gives one dimension: the
-        /// gradients of the gates' sums (rows, gates · hidden; of a GRU beside them that of `W_hh h + b_hh` of n), of `hx`, and of
+        /// What goes back through [`recurrent`]: from the gradients `grad` (rows, hidden) of all hidden states,
+        /// `grad_h` of the last
+        /// ones and `grad_c` of the last cells, and from `states`, what [`recurrent`] gave with `save`. Gives one
+        /// dimension: the
+        /// gradients of the gates' sums (rows, gates · hidden; of a GRU beside them that of `W_hh h + b_hh` of n), of
+        /// `hx`, and of
         /// `cx`. Without `through`, which one step alone may be, `hx`'s lacks what goes through `w_hh`.
-        function recurrent_gradient(grad: Tensor, grad_h: Tensor, grad_c: OptTensor, states: Tensor, hx: Tensor, cx: OptTensor, w_hh: Tensor, batch_sizes: Dims, cell: Text, reverse: Bool = false, through: Bool = true) -> Tensor {
-            [no_out nograd] Own Yes DTypes::FLOAT, Same,
-            prim RecurrentGradient { cell: RecurrentCell, sizes: std::sync::Arc<[usize]>, reverse: bool, through: bool } Nothing {none},
-            run rnn_layer::gradient_body, torch "-", samples [],
-            example [
+        function recurrent_gradient(
+            grad: Tensor, grad_h: Tensor, grad_c: OptTensor, states: Tensor, hx: Tensor, cx: OptTensor, w_hh: Tensor,
+            batch_sizes: Dims, cell: Text, reverse: Bool = false, through: Bool = true
+        ) -> Tensor {
+            call: creates, out: none, amp: Own, dtypes: FLOAT, result: Same,
+            primitive: RecurrentGradient { cell: RecurrentCell, sizes: std::sync::Arc<[usize]>, reverse: bool, through: bool },
+            gradient: none,
+            run: rnn_layer::gradient_body, torch: "-",
+            samples: [],
+            example: [
                 "let (g, h, w) = (tensor([[1.0], [1.0]])?, tensor([[0.0]])?, tensor([[1.0]])?);",
                 "let states = tensor([1.0, 3.0])?;",
                 r#"let made = recurrent_gradient(&g, &h, None, &states, &h, None, &w, &[1, 1], "relu", false, true)?;"#,
                 "assert_close(made, [2.0, 1.0, 2.0]);",
-            ]
+            ],
         }
     }};
 }

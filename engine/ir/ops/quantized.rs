@@ -58,89 +58,104 @@ pub enum Part {
 #[macro_export]
 #[doc(hidden)]
 macro_rules! quantized_ops {
-    ($cb:ident) => { $cb! { "quantized" QuantizedOp :
+    ($cb:ident) => { $crate::rows! { $cb "quantized" QuantizedOp :
         /// Quantises the rows of `input` (…, N, K) in groups of `group_size` neighbours to `bits` bits: packed int32
         /// words (…, N, K·bits/32), scales and biases (…, N, K/group_size) with `input ≈ scale · q + bias`. Element
         /// `k` of a row is in its bits `k·bits` on, lowest first, as in MLX, whose results these are bit by bit.
         /// `group_size` is 32, 64 or 128; `bits` 2, 3, 4, 5, 6 or 8. What is not finite has no such form and gives
         /// numbers without meaning.
         method quantize_affine(; group_size: Int = 64, bits: Int = 4) -> Tensors {
-            [nograd only_function] Own Yes DTypes::FLOAT, Same,
-            run quantize_body, torch "-", samples ["FIXED(N(3, 64))", "FIXED(N(2, 2, 128)), group_size=32, bits=3"],
-            example [
+            python: function, flags: [no_gradient], amp: Own, dtypes: FLOAT, result: Same,
+            run: quantize_body, torch: "-",
+            samples: ["FIXED(N(3, 64))", "FIXED(N(2, 2, 128)), group_size=32, bits=3"],
+            example: [
                 "let w = tensor([0.0, 1.0, 2.0, 3.0])?.repeat(&[16])?.reshape(&[1, 64])?;",
                 "let parts = quantize_affine(&w, 64, 4)?;",
                 "assert_eq!(parts[0].shape(), [1, 8]);",
                 "assert_close(dequantize_affine(&parts[0], &parts[1], &parts[2], 64, 4)?, w);",
-            ]
+            ],
         }
         /// One of the three results of [`quantize_affine`]: `part` is `"packed"`, `"scales"` or `"biases"`.
         function quantize_part(input: Tensor, group_size: Int, bits: Int, part: Text) -> Tensor {
-            [] Own Yes DTypes::FLOAT, Same,
-            prim QuantizePart { format: $crate::ops::quantized::Affine, part: $crate::ops::quantized::Part } Nothing {none},
-            run part_body, torch "-", samples [
-                "FIXED(N(3, 64)), group_size=64, bits=4, part='scales'", "FIXED(N(3, 64)), group_size=32, bits=6, part='biases'"
+            amp: Own, dtypes: FLOAT, result: Same,
+            primitive: QuantizePart { format: $crate::ops::quantized::Affine, part: $crate::ops::quantized::Part },
+            gradient: none,
+            run: part_body, torch: "-",
+            samples: [
+                "FIXED(N(3, 64)), group_size=64, bits=4, part='scales'",
+                "FIXED(N(3, 64)), group_size=32, bits=6, part='biases'",
             ],
-            example [
+            example: [
                 "let w = tensor([0.0, 1.0, 2.0, 3.0])?.repeat(&[16])?.reshape(&[1, 64])?;",
                 r#"assert_close(quantize_part(&w, 64, 4, "scales")?, [[-0.2]]);"#,
-            ]
+            ],
         }
         /// The matrix that [`quantize_affine`] made `w` (…, N, K·bits/32) of, but for rounding: `scale · q + bias`, in
         /// the scales' dtype. It has no gradient.
-        function dequantize_affine(w: Tensor, scales: Tensor, biases: Tensor; group_size: Int = 64, bits: Int = 4) -> Tensor {
-            [] Own Yes DTypes::FLOAT, Same,
-            prim DequantizeAffine { format: $crate::ops::quantized::Affine } Nothing {none},
-            run dequantize_body, torch "-", samples [
+        function dequantize_affine(
+            w: Tensor, scales: Tensor, biases: Tensor; group_size: Int = 64, bits: Int = 4
+        ) -> Tensor {
+            amp: Own, dtypes: FLOAT, result: Same,
+            primitive: DequantizeAffine { format: $crate::ops::quantized::Affine }, gradient: none,
+            run: dequantize_body, torch: "-",
+            samples: [
                 "W(3, 8), FIXED(N(3, 1)), FIXED(N(3, 1))",
-                "W(2, 2, 10), FIXED(N(2, 2, 2)), FIXED(N(2, 2, 2)), group_size=32, bits=5"
+                "W(2, 2, 10), FIXED(N(2, 2, 2)), FIXED(N(2, 2, 2)), group_size=32, bits=5",
             ],
-            example [
+            example: [
                 "let (scale, bias) = (tensor([[2.0]])?, tensor([[1.0]])?);",
                 "let w = tensor([0x10i32, 0, 0, 0])?.cast(DType::I32)?.reshape(&[1, 4])?;",
                 "assert_close(dequantize_affine(&w, &scale, &bias, 32, 4)?.narrow(1, 0, 3)?, [[1.0, 3.0, 1.0]]);",
-            ]
+            ],
         }
         /// The product of `x` (…, M, K) and a quantised matrix of rows (N, K), transposed: (…, M, N); with
         /// `transpose = false` of one of rows (K, N). As [`dequantize_affine`] and a matrix product, without the
         /// matrix in memory. Scales and biases have the dtype of `x` or are cast to it. `x` gets a gradient; scales or
         /// biases that require one raise in backward.
-        function quantized_matmul(x: Tensor, w: Tensor, scales: Tensor, biases: Tensor; transpose: Bool = true, group_size: Int = 64, bits: Int = 4) -> Tensor {
-            [] Own Yes DTypes::FLOAT, Same,
-            prim QuantizedMatmul { format: $crate::ops::quantized::Affine, transpose: bool } Rest
-                {|c, g| all quantized_gradient(c, g, *format, *transpose)},
-            run matmul_body, torch "-", samples [
+        function quantized_matmul(
+            x: Tensor, w: Tensor, scales: Tensor, biases: Tensor; transpose: Bool = true, group_size: Int = 64,
+            bits: Int = 4
+        ) -> Tensor {
+            amp: Own, dtypes: FLOAT, result: Same,
+            primitive: QuantizedMatmul { format: $crate::ops::quantized::Affine, transpose: bool }, saves: Rest,
+            gradient: |c, g| all quantized_gradient(c, g, *format, *transpose),
+            run: matmul_body, torch: "-",
+            samples: [
                 "N(3, 64), W(5, 8), FIXED(N(5, 1)), FIXED(N(5, 1))",
                 "N(2, 1, 64), W(32, 12), FIXED(N(32, 2)), FIXED(N(32, 2)), group_size=32, bits=6",
-                "N(3, 5), W(5, 16), FIXED(N(5, 1)), FIXED(N(5, 1)), transpose=False, bits=8"
+                "N(3, 5), W(5, 16), FIXED(N(5, 1)), FIXED(N(5, 1)), transpose=False, bits=8",
             ],
-            example [
+            example: [
                 "let w = tensor([0.0, 1.0, 2.0, 3.0])?.repeat(&[16])?.reshape(&[1, 64])?;",
                 "let parts = quantize_affine(&w, 64, 4)?;",
                 "let x = tensor(1.0)?.expand(&[2, 64])?;",
                 "let made = quantized_matmul(&x, &parts[0], &parts[1], &parts[2], true, 64, 4)?;",
                 "assert_close(made, [[96.0], [96.0]]);",
-            ]
+            ],
         }
         /// Products of chosen pairs, as a mixture of experts takes them: `x` (…, M, K) and quantised matrices `w`
         /// (E, N, K·bits/32) give, for each pair of `lhs_indices` (into the leading dimensions of `x` as one; all of
         /// them where it is left out) and `rhs_indices` (into E), which broadcast, the [`quantized_matmul`] of that
         /// pair: (*indices, M, N). `x` gets a gradient.
-        function gather_qmm(x: Tensor, w: Tensor, scales: Tensor, biases: Tensor, rhs_indices: Tensor, lhs_indices: OptTensor = None; transpose: Bool = true, group_size: Int = 64, bits: Int = 4) -> Tensor {
-            [] Own Yes DTypes::FLOAT, Same,
-            prim GatherQmm { format: $crate::ops::quantized::Affine, transpose: bool } Rest
-                {|c, g| all gather_gradient(c, g, *format, *transpose)},
-            run gather_body, torch "-", samples [
+        function gather_qmm(
+            x: Tensor, w: Tensor, scales: Tensor, biases: Tensor, rhs_indices: Tensor, lhs_indices: OptTensor = None;
+            transpose: Bool = true, group_size: Int = 64, bits: Int = 4
+        ) -> Tensor {
+            amp: Own, dtypes: FLOAT, result: Same,
+            primitive: GatherQmm { format: $crate::ops::quantized::Affine, transpose: bool }, saves: Rest,
+            gradient: |c, g| all gather_gradient(c, g, *format, *transpose),
+            run: gather_body, torch: "-",
+            samples: [
                 "N(3, 2, 64), W(4, 5, 8), FIXED(N(4, 5, 1)), FIXED(N(4, 5, 1)), I(0, 4, 6), I(0, 3, 6)",
-                "N(3, 1, 64), W(2, 32, 8), FIXED(N(2, 32, 1)), FIXED(N(2, 32, 1)), I(0, 2, 3)"
+                "N(3, 1, 64), W(2, 32, 8), FIXED(N(2, 32, 1)), FIXED(N(2, 32, 1)), I(0, 2, 3)",
             ],
-            example [
+            example: [
                 "let w = tensor([0.0, 1.0, 2.0, 3.0])?.repeat(&[32])?.reshape(&[2, 1, 64])?;",
                 "let parts = quantize_affine(&w, 64, 4)?;",
                 "let x = tensor(1.0)?.expand(&[1, 1, 64])?;",
                 "let made = gather_qmm(&x, &parts[0], &parts[1], &parts[2], &tensor([1])?, None, true, 64, 4)?;",
                 "assert_close(made, [[[96.0]]]);",
-            ]
+            ],
         }
     }};
 }

@@ -6,80 +6,88 @@ use super::macros::define_primitives;
 #[macro_export]
 #[doc(hidden)]
 macro_rules! scan_ops {
-    ($cb:ident) => { $cb! { "scan" ScanOp :
+    ($cb:ident) => { $crate::rows! { $cb "scan" ScanOp :
         /// The running sum along `dim`; integers and `bool` sum in int64.
         method cumsum(dim: Dim; dtype: OptDtype = None) -> Tensor {
-            [inplace] FullGpu Yes DTypes::ALL, Sum,
-            prim Sum { axis: usize } Nothing {|c, g| [cumsum_reversed(g, *axis)]},
-            run accumulate[|axis| ScanOp::Sum { axis }], torch "", samples ["N(3, 4), 0", "N(3, 4), -1", "I(0, 9, 3, 4), 1"],
-            example [
+            in_place: yes, amp: FullGpu, dtypes: ALL, result: Sum,
+            primitive: Sum { axis: usize }, gradient: |c, g| [cumsum_reversed(g, *axis)],
+            run: accumulate[|axis| ScanOp::Sum { axis }],
+            samples: ["N(3, 4), 0", "N(3, 4), -1", "I(0, 9, 3, 4), 1"],
+            example: [
                 "let x = tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])?;",
                 "assert_close(x.cumsum(1, None)?, [[1.0, 3.0, 6.0], [4.0, 9.0, 15.0]]);",
-            ]
+            ],
         }
-        /// The running product along `dim`; integers and `bool` multiply in int64. Any number of zeros may be there: the
-        /// gradient divides by elements only where none is zero.
+        /// The running product along `dim`; integers and `bool` multiply in int64. Any number of zeros may be there:
+        /// the gradient divides by elements only where none is zero.
         method cumprod(dim: Dim; dtype: OptDtype = None) -> Tensor {
-            [inplace] FullGpu Yes DTypes::ALL, Sum,
-            prim Prod { axis: usize } Both {|c, g| [cumprod_gradient(c, g, *axis)]},
-            run accumulate[|axis| ScanOp::Prod { axis }], torch "", samples ["P(3, 4), 0", "N(3, 4), -1", "N(2, 7, 3), 1", "I(0, 9, 3, 4), 1"],
-            example [
+            in_place: yes, amp: FullGpu, dtypes: ALL, result: Sum,
+            primitive: Prod { axis: usize }, saves: Both, gradient: |c, g| [cumprod_gradient(c, g, *axis)],
+            run: accumulate[|axis| ScanOp::Prod { axis }],
+            samples: ["P(3, 4), 0", "N(3, 4), -1", "N(2, 7, 3), 1", "I(0, 9, 3, 4), 1"],
+            example: [
                 "let x = tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])?;",
                 "assert_close(x.cumprod(1, None)?, [[1.0, 2.0, 6.0], [4.0, 20.0, 120.0]]);",
-            ]
+            ],
         }
-        /// `y[i] = terms[i] + factors[i] y[i - 1]` along `dim`, from `y[-1] = 0`: what the gradients of running products and
-        /// of `logcumsumexp` are made of, and its own gradient as well.
+        /// `y[i] = terms[i] + factors[i] y[i - 1]` along `dim`, from `y[-1] = 0`: what the gradients of running
+        /// products and of `logcumsumexp` are made of, and its own gradient as well.
         function linear_recurrence(factors: Tensor, terms: Tensor, dim: Dim) -> Tensor {
-            [] Keep Yes DTypes::INEXACT, Same,
-            prim Recur { axis: usize } Both {|c, g| all recurrence_gradient(c, g, *axis)},
-            run recurrence_body, torch "-", samples ["N(3, 4), N(3, 4), 0", "N(2, 9, 3), N(2, 9, 3), 1", "N(5), N(5), -1", "N(3, 0), N(3, 0), -1"],
-            example [
+            dtypes: INEXACT, result: Same,
+            primitive: Recur { axis: usize }, saves: Both, gradient: |c, g| all recurrence_gradient(c, g, *axis),
+            run: recurrence_body, torch: "-",
+            samples: ["N(3, 4), N(3, 4), 0", "N(2, 9, 3), N(2, 9, 3), 1", "N(5), N(5), -1", "N(3, 0), N(3, 0), -1"],
+            example: [
                 "let (factors, terms) = (tensor([0.5, 0.5, 0.5])?, tensor([1.0, 1.0, 1.0])?);",
                 "assert_close(linear_recurrence(&factors, &terms, 0)?, [1.0, 1.5, 1.75]);",
-            ]
+            ],
         }
         /// `log(cumsum(exp(x)))` along `dim`, without overflow. Phases of complex numbers go on from the larger of two
         /// neighbours, as in PyTorch, also beyond -π to π.
         method logcumsumexp(dim: Dim) -> Tensor {
-            [] Keep Yes DTypes::INEXACT, Same,
-            prim LogSumExp { axis: usize } Both {|c, g| [logcumsumexp_gradient(c, g, *axis)]},
-            run logcumsumexp_body, torch "", samples ["N(3, 4), 0", "N(2, 7, 3), 1", "N(3, 4), -1", "N(), 0", "N(3, 0), 1"],
-            example ["assert_close(tensor([0.0, 0.0, 1000.0])?.logcumsumexp(0)?, [0.0, 0.69315, 1000.0]);"]
+            dtypes: INEXACT, result: Same,
+            primitive: LogSumExp { axis: usize }, saves: Both, gradient: |c, g| [logcumsumexp_gradient(c, g, *axis)],
+            run: logcumsumexp_body,
+            samples: ["N(3, 4), 0", "N(2, 7, 3), 1", "N(3, 4), -1", "N(), 0", "N(3, 0), 1"],
+            example: ["assert_close(tensor([0.0, 0.0, 1000.0])?.logcumsumexp(0)?, [0.0, 0.69315, 1000.0]);"],
         }
         /// The index, along `dim`, of the largest element so far; the last at a tie. What `cummax` gathers by.
         function cumulative_argmax(input: Tensor, dim: Dim) -> Tensor {
-            [nograd] Keep Yes DTypes::REAL, Index,
-            prim ArgMax { axis: usize } Nothing {none},
-            run arg_scan[|axis| ScanOp::ArgMax { axis }], torch "-", samples [],
-            example ["assert_close(cumulative_argmax(&tensor([1.0, 3.0, 2.0, 3.0])?, 0)?, [0, 1, 1, 3]);"]
+            call: creates, dtypes: REAL, result: Index,
+            primitive: ArgMax { axis: usize }, gradient: none,
+            run: arg_scan[|axis| ScanOp::ArgMax { axis }], torch: "-",
+            samples: [],
+            example: ["assert_close(cumulative_argmax(&tensor([1.0, 3.0, 2.0, 3.0])?, 0)?, [0, 1, 1, 3]);"],
         }
         /// The index, along `dim`, of the smallest element so far; the last at a tie. What `cummin` gathers by.
         function cumulative_argmin(input: Tensor, dim: Dim) -> Tensor {
-            [nograd] Keep Yes DTypes::REAL, Index,
-            prim ArgMin { axis: usize } Nothing {none},
-            run arg_scan[|axis| ScanOp::ArgMin { axis }], torch "-", samples [],
-            example ["assert_close(cumulative_argmin(&tensor([3.0, 1.0, 2.0, 1.0])?, 0)?, [0, 1, 1, 3]);"]
+            call: creates, dtypes: REAL, result: Index,
+            primitive: ArgMin { axis: usize }, gradient: none,
+            run: arg_scan[|axis| ScanOp::ArgMin { axis }], torch: "-",
+            samples: [],
+            example: ["assert_close(cumulative_argmin(&tensor([3.0, 1.0, 2.0, 1.0])?, 0)?, [0, 1, 1, 3]);"],
         }
         /// The largest element so far along `dim`, and its index.
         method cummax(dim: Dim) -> ValuesIndices {
-            [] Keep Yes DTypes::ORDERED, Same,
-            run gather_scan[cumulative_argmax], torch "", samples ["N(3, 4), 0", "I(0, 3, 3, 6), -1"],
-            example [
+            dtypes: ORDERED, result: Same,
+            run: gather_scan[cumulative_argmax],
+            samples: ["N(3, 4), 0", "I(0, 3, 3, 6), -1"],
+            example: [
                 "let (values, indices) = tensor([1.0, 3.0, 2.0, 4.0])?.cummax(0)?;",
                 "assert_close(values, [1.0, 3.0, 3.0, 4.0]);",
                 "assert_close(indices, [0, 1, 1, 3]);",
-            ]
+            ],
         }
         /// The smallest element so far along `dim`, and its index.
         method cummin(dim: Dim) -> ValuesIndices {
-            [] Keep Yes DTypes::ORDERED, Same,
-            run gather_scan[cumulative_argmin], torch "", samples ["N(3, 4), 0", "I(0, 3, 3, 6), -1"],
-            example [
+            dtypes: ORDERED, result: Same,
+            run: gather_scan[cumulative_argmin],
+            samples: ["N(3, 4), 0", "I(0, 3, 3, 6), -1"],
+            example: [
                 "let (values, indices) = tensor([3.0, 1.0, 2.0, 0.0])?.cummin(0)?;",
                 "assert_close(values, [3.0, 1.0, 1.0, 0.0]);",
                 "assert_close(indices, [0, 1, 1, 3]);",
-            ]
+            ],
         }
     }};
 }

@@ -14,7 +14,7 @@ use crate::{DType, Error, Result, Scalar, Tensor};
 #[doc(hidden)]
 macro_rules! stft_ops {
     ($cb:ident) => {
-        $cb! { "fft" :
+        $crate::rows! { $cb "fft" :
             /// The Fourier transforms of the frames of a signal, (L) or (B, L): `X[f, t] = Σ w[k] x[t hop + k]
             /// e^(-2πi fk / n_fft)`, of shape (B, F, T) with `F = n_fft / 2 + 1` if `onesided`, as it is by default
             /// where all is real, else `n_fft`.
@@ -24,39 +24,51 @@ macro_rules! stft_ops {
             /// `n_fft / 2` on both sides in the way `pad_mode` says. `normalized` divides by `√n_fft`. Without
             /// `return_complex` real and imaginary parts are a last dimension. Where it is not centered,
             /// `align_to_window` makes the frames those of the window, and not of `n_fft` elements.
-            method stft(n_fft: Int, hop_length: OptInt = None, win_length: OptInt = None, window: OptTensor = None, center: Bool = true,
-                pad_mode: Text = "reflect", normalized: Bool = false, onesided: OptBool = None, return_complex: OptBool = None,
-                align_to_window: OptBool = None) -> Tensor {
-                [steps no_out] FullCpu Yes DTypes::FACTORED, Own,
-                run stft_body, torch "",
-                samples [
-                    "N(40), 8, return_complex=True", "N(2, 30), 8, 3, 6, P(6), return_complex=True", "N(20), 7, 2, None, P(7), False, return_complex=True",
-                    "N(2, 20), 8, 4, window=P(8), pad_mode='constant', normalized=True, onesided=False, return_complex=True",
-                    "N(24), 8, 4, window=P(8), return_complex=False"
+            method stft(
+                n_fft: Int, hop_length: OptInt = None, win_length: OptInt = None, window: OptTensor = None,
+                center: Bool = true, pad_mode: Text = "reflect", normalized: Bool = false, onesided: OptBool = None,
+                return_complex: OptBool = None, align_to_window: OptBool = None
+            ) -> Tensor {
+                out: none, flags: [steps], amp: FullCpu, dtypes: FACTORED, result: Own,
+                run: stft_body,
+                samples: [
+                    "N(40), 8, return_complex=True",
+                    "N(2, 30), 8, 3, 6, P(6), return_complex=True",
+                    "N(20), 7, 2, None, P(7), False, return_complex=True",
+                    "N(2, 20), 8, 4, window=P(8), pad_mode='constant', normalized=True, onesided=False, \
+            return_complex=True",
+                    "N(24), 8, 4, window=P(8), return_complex=False",
                 ],
-                example [
+                example: [
                     "let x = tensor([1.0, 2.0, 3.0, 4.0])?;",
-                    "let y = x.stft(2, Some(2), None, Some(&tensor([1.0, 1.0])?), false, \"reflect\", false, None, Some(true), None)?;",
+                    "let y = x.stft(2, Some(2), None, Some(&tensor([1.0, 1.0])?), false, \"reflect\", false, None, \
+            Some(true), None)?;",
                     "assert_close(y, [[(3.0, 0.0), (7.0, 0.0)], [(-1.0, 0.0), (-1.0, 0.0)]]);",
-                ]
+                ],
             }
             /// The signal, (L) or (B, L), of which [`stft`] gives transforms that are nearest to these, (F, T) or (B,
             /// F, T): the sum of the frames' inverse transforms times `window`, over the sum of its squares. An error
             /// where the latter is 0 somewhere; that is read back, which evaluates. `length` elements where it is
             /// given; arguments as of [`stft`].
-            method istft(n_fft: Int, hop_length: OptInt = None, win_length: OptInt = None, window: OptTensor = None, center: Bool = true,
-                normalized: Bool = false, onesided: OptBool = None, length: OptInt = None, return_complex: Bool = false) -> Tensor {
-                [steps no_out] Keep Yes DTypes::COMPLEX, Own,
-                run istft_body, torch "",
-                samples [
-                    "N(5, 7), 8, window=P(8)", "N(2, 5, 7), 8, 3, 6, P(6), length=15", "N(4, 6), 7, 2, None, P(7), False",
-                    "N(8, 7), 8, 4, window=P(8), normalized=True, onesided=False", "N(8, 7), 8, 4, window=P(8), return_complex=True"
+            method istft(
+                n_fft: Int, hop_length: OptInt = None, win_length: OptInt = None, window: OptTensor = None,
+                center: Bool = true, normalized: Bool = false, onesided: OptBool = None, length: OptInt = None,
+                return_complex: Bool = false
+            ) -> Tensor {
+                out: none, flags: [steps], dtypes: COMPLEX, result: Own,
+                run: istft_body,
+                samples: [
+                    "N(5, 7), 8, window=P(8)",
+                    "N(2, 5, 7), 8, 3, 6, P(6), length=15",
+                    "N(4, 6), 7, 2, None, P(7), False",
+                    "N(8, 7), 8, 4, window=P(8), normalized=True, onesided=False",
+                    "N(8, 7), 8, 4, window=P(8), return_complex=True",
                 ],
-                example [
+                example: [
                     "let y = tensor([[(3.0, 0.0), (7.0, 0.0)], [(-1.0, 0.0), (-1.0, 0.0)]])?;",
                     "let x = y.istft(2, Some(2), None, Some(&tensor([1.0, 1.0])?), false, false, None, None, false)?;",
                     "assert_close(x, [1.0, 2.0, 3.0, 4.0]);",
-                ]
+                ],
             }
         }
     };

@@ -13,163 +13,242 @@ use crate::{DType, Device, Error, Result, Scalar, Tensor};
 #[doc(hidden)]
 macro_rules! transform_ops {
     ($cb:ident) => {
-        $cb! { "fft" :
+        $crate::rows! { $cb "fft" :
             /// The discrete Fourier transform along `dim`, `X[k] = Σ x[j] e^(-2πi jk / n)`; `n` elements, by default
             /// all, which are cut off or filled up with zeros. With `norm` "ortho" it is divided by `√n`, with
             /// "forward" by `n`.
             function fft_fft(input: Tensor, n: OptInt = None, dim: Dim = -1, norm: OptText = None) -> Tensor {
-                [steps out_rule] FullCpu Yes DTypes::FACTORED.and(DTypes::INTEGRAL), Own,
-                run line["fft", Kind::Complex, true], torch "fft.fft",
-                samples ["N(3, 4)", "N(7), 5, 0, 'ortho'", "N(2, 5, 3), 8, 1, 'forward'", "I(0, 9, 6)"],
-                example ["assert_close(fft_fft(&tensor([1.0, 2.0, 3.0])?, None, -1, None)?, [(6.0, 0.0), (-1.5, 0.86603), (-1.5, -0.86603)]);"]
+                out: rule, flags: [steps], amp: FullCpu, dtypes: FACTORED.and(DTypes::INTEGRAL), result: Own,
+                run: line["fft", Kind::Complex, true], torch: "fft.fft",
+                samples: ["N(3, 4)", "N(7), 5, 0, 'ortho'", "N(2, 5, 3), 8, 1, 'forward'", "I(0, 9, 6)"],
+                example: [
+                    "assert_close(fft_fft(&tensor([1.0, 2.0, 3.0])?, None, -1, None)?, [(6.0, 0.0), (-1.5, 0.86603), \
+            (-1.5, -0.86603)]);",
+                ],
             }
             /// The inverse of [`fft_fft`], `x[j] = Σ X[k] e^(2πi jk / n) / n`; not divided with `norm` "forward", by
             /// `√n` with "ortho".
             function fft_ifft(input: Tensor, n: OptInt = None, dim: Dim = -1, norm: OptText = None) -> Tensor {
-                [steps out_rule] FullCpu Yes DTypes::FACTORED.and(DTypes::INTEGRAL), Own,
-                run line["ifft", Kind::Complex, false], torch "fft.ifft",
-                samples ["N(3, 4)", "N(7), 5, 0, 'ortho'", "N(2, 5, 3), 8, 1, 'forward'", "I(0, 9, 6)"],
-                example ["assert_close(fft_ifft(&tensor([6.0, 0.0, 0.0])?, None, -1, None)?, [(2.0, 0.0), (2.0, 0.0), (2.0, 0.0)]);"]
+                out: rule, flags: [steps], amp: FullCpu, dtypes: FACTORED.and(DTypes::INTEGRAL), result: Own,
+                run: line["ifft", Kind::Complex, false], torch: "fft.ifft",
+                samples: ["N(3, 4)", "N(7), 5, 0, 'ortho'", "N(2, 5, 3), 8, 1, 'forward'", "I(0, 9, 6)"],
+                example: [
+                    "assert_close(fft_ifft(&tensor([6.0, 0.0, 0.0])?, None, -1, None)?, [(2.0, 0.0), (2.0, 0.0), \
+            (2.0, 0.0)]);",
+                ],
             }
             /// [`fft_fft`] of real numbers: the first `n / 2 + 1` elements, of which the others are conjugates.
             function fft_rfft(input: Tensor, n: OptInt = None, dim: Dim = -1, norm: OptText = None) -> Tensor {
-                [steps out_rule] FullCpu Yes DTypes::WIDE.and(DTypes::INTEGRAL), Own,
-                run line["rfft", Kind::FromReal, true], torch "fft.rfft",
-                samples ["N(3, 4)", "N(7), 5, 0, 'ortho'", "N(2, 5, 3), 8, 1, 'forward'", "I(0, 9, 6)"],
-                example ["assert_close(fft_rfft(&tensor([1.0, 2.0, 3.0])?, None, -1, None)?, [(6.0, 0.0), (-1.5, 0.86603)]);"]
+                out: rule, flags: [steps], amp: FullCpu, dtypes: WIDE.and(DTypes::INTEGRAL), result: Own,
+                run: line["rfft", Kind::FromReal, true], torch: "fft.rfft",
+                samples: ["N(3, 4)", "N(7), 5, 0, 'ortho'", "N(2, 5, 3), 8, 1, 'forward'", "I(0, 9, 6)"],
+                example: [
+                    "assert_close(fft_rfft(&tensor([1.0, 2.0, 3.0])?, None, -1, None)?, [(6.0, 0.0), (-1.5, \
+            0.86603)]);",
+                ],
             }
             /// The inverse of [`fft_rfft`]: `n` real numbers, by default `2 (m - 1)` of `m` elements.
             function fft_irfft(input: Tensor, n: OptInt = None, dim: Dim = -1, norm: OptText = None) -> Tensor {
-                [steps out_rule] FullCpu Yes DTypes::FACTORED.and(DTypes::INTEGRAL), Own,
-                run line["irfft", Kind::ToReal, false], torch "fft.irfft",
-                samples ["N(3, 4)", "N(7), 5, 0, 'ortho'", "N(2, 5, 3), 8, 1, 'forward'", "I(0, 9, 6)"],
-                example ["assert_close(fft_irfft(&tensor([(6.0, 0.0), (-1.5, 0.86603)])?, Some(3), -1, None)?, [1.0, 2.0, 3.0]);"]
+                out: rule, flags: [steps], amp: FullCpu, dtypes: FACTORED.and(DTypes::INTEGRAL), result: Own,
+                run: line["irfft", Kind::ToReal, false], torch: "fft.irfft",
+                samples: ["N(3, 4)", "N(7), 5, 0, 'ortho'", "N(2, 5, 3), 8, 1, 'forward'", "I(0, 9, 6)"],
+                example: [
+                    "assert_close(fft_irfft(&tensor([(6.0, 0.0), (-1.5, 0.86603)])?, Some(3), -1, None)?, [1.0, 2.0, \
+            3.0]);",
+                ],
             }
             /// The transform, real, of `n` numbers whose halves are conjugates of each other, by default `2 (m - 1)`
             /// of the `m` elements of the first half; divided as [`fft_fft`] is.
             function fft_hfft(input: Tensor, n: OptInt = None, dim: Dim = -1, norm: OptText = None) -> Tensor {
-                [steps out_rule] FullCpu Yes DTypes::FACTORED.and(DTypes::INTEGRAL), Own,
-                run line["hfft", Kind::ToReal, true], torch "fft.hfft",
-                samples ["N(3, 4)", "N(7), 5, 0, 'ortho'", "N(2, 5, 3), 8, 1, 'forward'", "I(0, 9, 6)"],
-                example ["assert_close(fft_hfft(&tensor([(1.0, 0.0), (2.0, 1.0)])?, Some(3), -1, None)?, [5.0, 0.73205, -2.73205]);"]
+                out: rule, flags: [steps], amp: FullCpu, dtypes: FACTORED.and(DTypes::INTEGRAL), result: Own,
+                run: line["hfft", Kind::ToReal, true], torch: "fft.hfft",
+                samples: ["N(3, 4)", "N(7), 5, 0, 'ortho'", "N(2, 5, 3), 8, 1, 'forward'", "I(0, 9, 6)"],
+                example: [
+                    "assert_close(fft_hfft(&tensor([(1.0, 0.0), (2.0, 1.0)])?, Some(3), -1, None)?, [5.0, 0.73205, \
+            -2.73205]);",
+                ],
             }
             /// The inverse of [`fft_hfft`]: of real numbers, the first half.
             function fft_ihfft(input: Tensor, n: OptInt = None, dim: Dim = -1, norm: OptText = None) -> Tensor {
-                [steps out_rule] FullCpu Yes DTypes::WIDE.and(DTypes::INTEGRAL), Own,
-                run line["ihfft", Kind::FromReal, false], torch "fft.ihfft",
-                samples ["N(3, 4)", "N(7), 5, 0, 'ortho'", "N(2, 5, 3), 8, 1, 'forward'", "I(0, 9, 6)"],
-                example ["assert_close(fft_ihfft(&tensor([5.0, 0.73205, -2.73205])?, None, -1, None)?, [(1.0, 0.0), (2.0, 1.0)]);"]
+                out: rule, flags: [steps], amp: FullCpu, dtypes: WIDE.and(DTypes::INTEGRAL), result: Own,
+                run: line["ihfft", Kind::FromReal, false], torch: "fft.ihfft",
+                samples: ["N(3, 4)", "N(7), 5, 0, 'ortho'", "N(2, 5, 3), 8, 1, 'forward'", "I(0, 9, 6)"],
+                example: [
+                    "assert_close(fft_ihfft(&tensor([5.0, 0.73205, -2.73205])?, None, -1, None)?, [(1.0, 0.0), (2.0, \
+            1.0)]);",
+                ],
             }
             /// [`fft_fft`] along two dimensions, of which `s` elements are taken.
             function fft_fft2(input: Tensor, s: OptDims = None, dim: Dims = &[-2, -1], norm: OptText = None) -> Tensor {
-                [steps out_rule] FullCpu Yes DTypes::FACTORED.and(DTypes::INTEGRAL), Own,
-                run plane["fft2", Kind::Complex, true], torch "fft.fft2",
-                samples ["N(3, 4)", "N(2, 5, 3), (4, -1), (0, 1), 'ortho'", "N(3, 5), (2, 7), (1, 0), 'forward'"],
-                example ["assert_close(fft_fft2(&tensor([[1.0, 2.0], [3.0, 4.0]])?, None, &[-2, -1], None)?.abs()?, [[10.0, 2.0], [4.0, 0.0]]);"]
+                out: rule, flags: [steps], amp: FullCpu, dtypes: FACTORED.and(DTypes::INTEGRAL), result: Own,
+                run: plane["fft2", Kind::Complex, true], torch: "fft.fft2",
+                samples: ["N(3, 4)", "N(2, 5, 3), (4, -1), (0, 1), 'ortho'", "N(3, 5), (2, 7), (1, 0), 'forward'"],
+                example: [
+                    "assert_close(fft_fft2(&tensor([[1.0, 2.0], [3.0, 4.0]])?, None, &[-2, -1], None)?.abs()?, \
+            [[10.0, 2.0], [4.0, 0.0]]);",
+                ],
             }
             /// The inverse of [`fft_fft2`].
-            function fft_ifft2(input: Tensor, s: OptDims = None, dim: Dims = &[-2, -1], norm: OptText = None) -> Tensor {
-                [steps out_rule] FullCpu Yes DTypes::FACTORED.and(DTypes::INTEGRAL), Own,
-                run plane["ifft2", Kind::Complex, false], torch "fft.ifft2",
-                samples ["N(3, 4)", "N(2, 5, 3), (4, -1), (0, 1), 'ortho'", "N(3, 5), (2, 7), (1, 0), 'forward'"],
-                example ["assert_close(fft_ifft2(&tensor([[4.0, 0.0], [0.0, 0.0]])?, None, &[-2, -1], None)?.abs()?, [[1.0, 1.0], [1.0, 1.0]]);"]
+            function fft_ifft2(
+                input: Tensor, s: OptDims = None, dim: Dims = &[-2, -1], norm: OptText = None
+            ) -> Tensor {
+                out: rule, flags: [steps], amp: FullCpu, dtypes: FACTORED.and(DTypes::INTEGRAL), result: Own,
+                run: plane["ifft2", Kind::Complex, false], torch: "fft.ifft2",
+                samples: ["N(3, 4)", "N(2, 5, 3), (4, -1), (0, 1), 'ortho'", "N(3, 5), (2, 7), (1, 0), 'forward'"],
+                example: [
+                    "assert_close(fft_ifft2(&tensor([[4.0, 0.0], [0.0, 0.0]])?, None, &[-2, -1], None)?.abs()?, \
+            [[1.0, 1.0], [1.0, 1.0]]);",
+                ],
             }
             /// [`fft_rfft`] along the second of two dimensions, and [`fft_fft`] along the first.
-            function fft_rfft2(input: Tensor, s: OptDims = None, dim: Dims = &[-2, -1], norm: OptText = None) -> Tensor {
-                [steps out_rule] FullCpu Yes DTypes::WIDE.and(DTypes::INTEGRAL), Own,
-                run plane["rfft2", Kind::FromReal, true], torch "fft.rfft2",
-                samples ["N(3, 4)", "N(2, 5, 3), (4, -1), (0, 1), 'ortho'", "N(3, 5), (2, 7), (1, 0), 'forward'"],
-                example ["assert_close(fft_rfft2(&tensor([[1.0, 2.0], [3.0, 4.0]])?, None, &[-2, -1], None)?.abs()?, [[10.0, 2.0], [4.0, 0.0]]);"]
+            function fft_rfft2(
+                input: Tensor, s: OptDims = None, dim: Dims = &[-2, -1], norm: OptText = None
+            ) -> Tensor {
+                out: rule, flags: [steps], amp: FullCpu, dtypes: WIDE.and(DTypes::INTEGRAL), result: Own,
+                run: plane["rfft2", Kind::FromReal, true], torch: "fft.rfft2",
+                samples: ["N(3, 4)", "N(2, 5, 3), (4, -1), (0, 1), 'ortho'", "N(3, 5), (2, 7), (1, 0), 'forward'"],
+                example: [
+                    "assert_close(fft_rfft2(&tensor([[1.0, 2.0], [3.0, 4.0]])?, None, &[-2, -1], None)?.abs()?, \
+            [[10.0, 2.0], [4.0, 0.0]]);",
+                ],
             }
             /// The inverse of [`fft_rfft2`].
-            function fft_irfft2(input: Tensor, s: OptDims = None, dim: Dims = &[-2, -1], norm: OptText = None) -> Tensor {
-                [steps out_rule] FullCpu Yes DTypes::FACTORED.and(DTypes::INTEGRAL), Own,
-                run plane["irfft2", Kind::ToReal, false], torch "fft.irfft2",
-                samples ["N(3, 4)", "N(2, 5, 3), (4, -1), (0, 1), 'ortho'", "N(3, 5), (2, 7), (1, 0), 'forward'"],
-                example ["assert_close(fft_irfft2(&tensor([[10.0, -2.0], [-4.0, 0.0]])?, None, &[-2, -1], None)?, [[1.0, 2.0], [3.0, 4.0]]);"]
+            function fft_irfft2(
+                input: Tensor, s: OptDims = None, dim: Dims = &[-2, -1], norm: OptText = None
+            ) -> Tensor {
+                out: rule, flags: [steps], amp: FullCpu, dtypes: FACTORED.and(DTypes::INTEGRAL), result: Own,
+                run: plane["irfft2", Kind::ToReal, false], torch: "fft.irfft2",
+                samples: ["N(3, 4)", "N(2, 5, 3), (4, -1), (0, 1), 'ortho'", "N(3, 5), (2, 7), (1, 0), 'forward'"],
+                example: [
+                    "assert_close(fft_irfft2(&tensor([[10.0, -2.0], [-4.0, 0.0]])?, None, &[-2, -1], None)?, [[1.0, \
+            2.0], [3.0, 4.0]]);",
+                ],
             }
             /// [`fft_hfft`] along the second of two dimensions, after [`fft_fft`] along the first.
-            function fft_hfft2(input: Tensor, s: OptDims = None, dim: Dims = &[-2, -1], norm: OptText = None) -> Tensor {
-                [steps out_rule] Keep Yes DTypes::FACTORED.and(DTypes::INTEGRAL), Own,
-                run plane["hfft2", Kind::ToReal, true], torch "fft.hfft2",
-                samples ["N(3, 4)", "N(2, 5, 3), (4, -1), (0, 1), 'ortho'", "N(3, 5), (2, 7), (1, 0), 'forward'"],
-                example ["assert_close(fft_hfft2(&tensor([[1.0, 0.0], [0.0, 0.0]])?, None, &[-2, -1], None)?, [[1.0, 1.0], [1.0, 1.0]]);"]
+            function fft_hfft2(
+                input: Tensor, s: OptDims = None, dim: Dims = &[-2, -1], norm: OptText = None
+            ) -> Tensor {
+                out: rule, flags: [steps], dtypes: FACTORED.and(DTypes::INTEGRAL), result: Own,
+                run: plane["hfft2", Kind::ToReal, true], torch: "fft.hfft2",
+                samples: ["N(3, 4)", "N(2, 5, 3), (4, -1), (0, 1), 'ortho'", "N(3, 5), (2, 7), (1, 0), 'forward'"],
+                example: [
+                    "assert_close(fft_hfft2(&tensor([[1.0, 0.0], [0.0, 0.0]])?, None, &[-2, -1], None)?, [[1.0, 1.0], \
+            [1.0, 1.0]]);",
+                ],
             }
             /// The inverse of [`fft_hfft2`].
-            function fft_ihfft2(input: Tensor, s: OptDims = None, dim: Dims = &[-2, -1], norm: OptText = None) -> Tensor {
-                [steps out_rule] Keep Yes DTypes::WIDE.and(DTypes::INTEGRAL), Own,
-                run plane["ihfft2", Kind::FromReal, false], torch "fft.ihfft2",
-                samples ["N(3, 4)", "N(2, 5, 3), (4, -1), (0, 1), 'ortho'", "N(3, 5), (2, 7), (1, 0), 'forward'"],
-                example ["assert_close(fft_ihfft2(&tensor([[1.0, 1.0], [1.0, 1.0]])?, None, &[-2, -1], None)?.abs()?, [[1.0, 0.0], [0.0, 0.0]]);"]
+            function fft_ihfft2(
+                input: Tensor, s: OptDims = None, dim: Dims = &[-2, -1], norm: OptText = None
+            ) -> Tensor {
+                out: rule, flags: [steps], dtypes: WIDE.and(DTypes::INTEGRAL), result: Own,
+                run: plane["ihfft2", Kind::FromReal, false], torch: "fft.ihfft2",
+                samples: ["N(3, 4)", "N(2, 5, 3), (4, -1), (0, 1), 'ortho'", "N(3, 5), (2, 7), (1, 0), 'forward'"],
+                example: [
+                    "assert_close(fft_ihfft2(&tensor([[1.0, 1.0], [1.0, 1.0]])?, None, &[-2, -1], None)?.abs()?, \
+            [[1.0, 0.0], [0.0, 0.0]]);",
+                ],
             }
             /// [`fft_fft`] along `dim`, of which `s` elements are taken: without either along all dimensions, with
             /// `s` alone along the last ones.
             function fft_fftn(input: Tensor, s: OptDims = None, dim: OptDims = None, norm: OptText = None) -> Tensor {
-                [steps out_rule] FullCpu Yes DTypes::FACTORED.and(DTypes::INTEGRAL), Own,
-                run grid["fftn", Kind::Complex, true], torch "fft.fftn",
-                samples ["N(3, 4)", "N(2, 5, 3), None, (0, 2), 'ortho'", "N(2, 5, 3), (4, 2), None, 'forward'", "N()", "N(2, 3), None, ()"],
-                example ["assert_close(fft_fftn(&tensor([[1.0, 2.0], [3.0, 4.0]])?, None, None, None)?.abs()?, [[10.0, 2.0], [4.0, 0.0]]);"]
+                out: rule, flags: [steps], amp: FullCpu, dtypes: FACTORED.and(DTypes::INTEGRAL), result: Own,
+                run: grid["fftn", Kind::Complex, true], torch: "fft.fftn",
+                samples: [
+                    "N(3, 4)",
+                    "N(2, 5, 3), None, (0, 2), 'ortho'",
+                    "N(2, 5, 3), (4, 2), None, 'forward'",
+                    "N()",
+                    "N(2, 3), None, ()",
+                ],
+                example: [
+                    "assert_close(fft_fftn(&tensor([[1.0, 2.0], [3.0, 4.0]])?, None, None, None)?.abs()?, [[10.0, \
+            2.0], [4.0, 0.0]]);",
+                ],
             }
             /// The inverse of [`fft_fftn`].
             function fft_ifftn(input: Tensor, s: OptDims = None, dim: OptDims = None, norm: OptText = None) -> Tensor {
-                [steps out_rule] FullCpu Yes DTypes::FACTORED.and(DTypes::INTEGRAL), Own,
-                run grid["ifftn", Kind::Complex, false], torch "fft.ifftn",
-                samples ["N(3, 4)", "N(2, 5, 3), None, (0, 2), 'ortho'", "N(2, 5, 3), (4, 2), None, 'forward'"],
-                example ["assert_close(fft_ifftn(&tensor([[4.0, 0.0], [0.0, 0.0]])?, None, None, None)?.abs()?, [[1.0, 1.0], [1.0, 1.0]]);"]
+                out: rule, flags: [steps], amp: FullCpu, dtypes: FACTORED.and(DTypes::INTEGRAL), result: Own,
+                run: grid["ifftn", Kind::Complex, false], torch: "fft.ifftn",
+                samples: ["N(3, 4)", "N(2, 5, 3), None, (0, 2), 'ortho'", "N(2, 5, 3), (4, 2), None, 'forward'"],
+                example: [
+                    "assert_close(fft_ifftn(&tensor([[4.0, 0.0], [0.0, 0.0]])?, None, None, None)?.abs()?, [[1.0, \
+            1.0], [1.0, 1.0]]);",
+                ],
             }
             /// [`fft_rfft`] along the last of `dim`, and [`fft_fft`] along the others.
             function fft_rfftn(input: Tensor, s: OptDims = None, dim: OptDims = None, norm: OptText = None) -> Tensor {
-                [steps out_rule] FullCpu Yes DTypes::WIDE.and(DTypes::INTEGRAL), Own,
-                run grid["rfftn", Kind::FromReal, true], torch "fft.rfftn",
-                samples ["N(3, 4)", "N(2, 5, 3), None, (0, 2), 'ortho'", "N(2, 5, 3), (4, 2), None, 'forward'", "N(2, 4, 3), None, (2, 0, 1)"],
-                example ["assert_close(fft_rfftn(&tensor([[1.0, 2.0], [3.0, 4.0]])?, None, None, None)?.abs()?, [[10.0, 2.0], [4.0, 0.0]]);"]
+                out: rule, flags: [steps], amp: FullCpu, dtypes: WIDE.and(DTypes::INTEGRAL), result: Own,
+                run: grid["rfftn", Kind::FromReal, true], torch: "fft.rfftn",
+                samples: [
+                    "N(3, 4)",
+                    "N(2, 5, 3), None, (0, 2), 'ortho'",
+                    "N(2, 5, 3), (4, 2), None, 'forward'",
+                    "N(2, 4, 3), None, (2, 0, 1)",
+                ],
+                example: [
+                    "assert_close(fft_rfftn(&tensor([[1.0, 2.0], [3.0, 4.0]])?, None, None, None)?.abs()?, [[10.0, \
+            2.0], [4.0, 0.0]]);",
+                ],
             }
             /// The inverse of [`fft_rfftn`].
             function fft_irfftn(input: Tensor, s: OptDims = None, dim: OptDims = None, norm: OptText = None) -> Tensor {
-                [steps out_rule] FullCpu Yes DTypes::FACTORED.and(DTypes::INTEGRAL), Own,
-                run grid["irfftn", Kind::ToReal, false], torch "fft.irfftn",
-                samples ["N(3, 4)", "N(2, 5, 3), None, (0, 2), 'ortho'", "N(2, 5, 3), (4, 5), None, 'forward'"],
-                example ["assert_close(fft_irfftn(&tensor([[10.0, -2.0], [-4.0, 0.0]])?, None, None, None)?, [[1.0, 2.0], [3.0, 4.0]]);"]
+                out: rule, flags: [steps], amp: FullCpu, dtypes: FACTORED.and(DTypes::INTEGRAL), result: Own,
+                run: grid["irfftn", Kind::ToReal, false], torch: "fft.irfftn",
+                samples: ["N(3, 4)", "N(2, 5, 3), None, (0, 2), 'ortho'", "N(2, 5, 3), (4, 5), None, 'forward'"],
+                example: [
+                    "assert_close(fft_irfftn(&tensor([[10.0, -2.0], [-4.0, 0.0]])?, None, None, None)?, [[1.0, 2.0], \
+            [3.0, 4.0]]);",
+                ],
             }
             /// [`fft_hfft`] along the last of `dim`, after [`fft_fft`] along the others.
             function fft_hfftn(input: Tensor, s: OptDims = None, dim: OptDims = None, norm: OptText = None) -> Tensor {
-                [steps out_rule] Keep Yes DTypes::FACTORED.and(DTypes::INTEGRAL), Own,
-                run grid["hfftn", Kind::ToReal, true], torch "fft.hfftn",
-                samples ["N(3, 4)", "N(2, 5, 3), None, (0, 2), 'ortho'", "N(2, 5, 3), (4, 5), None, 'forward'"],
-                example ["assert_close(fft_hfftn(&tensor([[1.0, 0.0], [0.0, 0.0]])?, None, None, None)?, [[1.0, 1.0], [1.0, 1.0]]);"]
+                out: rule, flags: [steps], dtypes: FACTORED.and(DTypes::INTEGRAL), result: Own,
+                run: grid["hfftn", Kind::ToReal, true], torch: "fft.hfftn",
+                samples: ["N(3, 4)", "N(2, 5, 3), None, (0, 2), 'ortho'", "N(2, 5, 3), (4, 5), None, 'forward'"],
+                example: [
+                    "assert_close(fft_hfftn(&tensor([[1.0, 0.0], [0.0, 0.0]])?, None, None, None)?, [[1.0, 1.0], \
+            [1.0, 1.0]]);",
+                ],
             }
             /// The inverse of [`fft_hfftn`].
             function fft_ihfftn(input: Tensor, s: OptDims = None, dim: OptDims = None, norm: OptText = None) -> Tensor {
-                [steps out_rule] Keep Yes DTypes::WIDE.and(DTypes::INTEGRAL), Own,
-                run grid["ihfftn", Kind::FromReal, false], torch "fft.ihfftn",
-                samples ["N(3, 4)", "N(2, 5, 3), None, (0, 2), 'ortho'", "N(2, 5, 3), (4, 5), None, 'forward'"],
-                example ["assert_close(fft_ihfftn(&tensor([[1.0, 1.0], [1.0, 1.0]])?, None, None, None)?.abs()?, [[1.0, 0.0], [0.0, 0.0]]);"]
+                out: rule, flags: [steps], dtypes: WIDE.and(DTypes::INTEGRAL), result: Own,
+                run: grid["ihfftn", Kind::FromReal, false], torch: "fft.ihfftn",
+                samples: ["N(3, 4)", "N(2, 5, 3), None, (0, 2), 'ortho'", "N(2, 5, 3), (4, 5), None, 'forward'"],
+                example: [
+                    "assert_close(fft_ihfftn(&tensor([[1.0, 1.0], [1.0, 1.0]])?, None, None, None)?.abs()?, [[1.0, \
+            0.0], [0.0, 0.0]]);",
+                ],
             }
             /// The frequencies of the elements that [`fft_fft`] gives of `n` samples, which are `d` apart: `0, 1, …,
             /// -2, -1`, over `n d`.
             function fft_fftfreq(n: Int, d: Float = 1.0; dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
-                [nograd] Keep Yes DTypes::FLOAT, Own,
-                run frequencies["fftfreq", false], torch "fft.fftfreq", samples ["5", "6, 0.5", "0", "1", "7, dtype=DT.float64"],
-                example ["assert_close(fft_fftfreq(4, 1.0, None, None)?, [0.0, 0.25, -0.5, -0.25]);"]
+                call: creates, dtypes: FLOAT, result: Own,
+                run: frequencies["fftfreq", false], torch: "fft.fftfreq",
+                samples: ["5", "6, 0.5", "0", "1", "7, dtype=DT.float64"],
+                example: ["assert_close(fft_fftfreq(4, 1.0, None, None)?, [0.0, 0.25, -0.5, -0.25]);"],
             }
             /// The frequencies of the elements that [`fft_rfft`] gives: `0, 1, …, n / 2`, over `n d`.
             function fft_rfftfreq(n: Int, d: Float = 1.0; dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
-                [nograd] Keep Yes DTypes::FLOAT, Own,
-                run frequencies["rfftfreq", true], torch "fft.rfftfreq", samples ["5", "6, 0.5", "1", "7, dtype=DT.float64"],
-                example ["assert_close(fft_rfftfreq(4, 1.0, None, None)?, [0.0, 0.25, 0.5]);"]
+                call: creates, dtypes: FLOAT, result: Own,
+                run: frequencies["rfftfreq", true], torch: "fft.rfftfreq",
+                samples: ["5", "6, 0.5", "1", "7, dtype=DT.float64"],
+                example: ["assert_close(fft_rfftfreq(4, 1.0, None, None)?, [0.0, 0.25, 0.5]);"],
             }
             /// The elements rolled by half the size along `dim`, by default all, so that the frequency 0 comes to the
             /// middle.
             function fft_fftshift(input: Tensor, dim: OptDims = None) -> Tensor {
-                [steps no_out] Keep Yes DTypes::ALL, Same,
-                run shifted[false], torch "fft.fftshift", samples ["N(5)", "N(3, 4)", "N(2, 4, 3), (0, 2)", "I(0, 9, 6), 0"],
-                example ["assert_close(fft_fftshift(&tensor([0, 1, -2, -1])?, None)?, [-2, -1, 0, 1]);"]
+                out: none, flags: [steps], dtypes: ALL, result: Same,
+                run: shifted[false], torch: "fft.fftshift",
+                samples: ["N(5)", "N(3, 4)", "N(2, 4, 3), (0, 2)", "I(0, 9, 6), 0"],
+                example: ["assert_close(fft_fftshift(&tensor([0, 1, -2, -1])?, None)?, [-2, -1, 0, 1]);"],
             }
             /// The inverse of [`fft_fftshift`], which is another one for odd sizes.
             function fft_ifftshift(input: Tensor, dim: OptDims = None) -> Tensor {
-                [steps no_out] Keep Yes DTypes::ALL, Same,
-                run shifted[true], torch "fft.ifftshift", samples ["N(5)", "N(3, 4)", "N(2, 4, 3), (0, 2)", "I(0, 9, 6), 0"],
-                example ["assert_close(fft_ifftshift(&tensor([-1, 0, 1])?, None)?, [0, 1, -1]);"]
+                out: none, flags: [steps], dtypes: ALL, result: Same,
+                run: shifted[true], torch: "fft.ifftshift",
+                samples: ["N(5)", "N(3, 4)", "N(2, 4, 3), (0, 2)", "I(0, 9, 6), 0"],
+                example: ["assert_close(fft_ifftshift(&tensor([-1, 0, 1])?, None)?, [0, 1, -1]);"],
             }
         }
     };

@@ -17,165 +17,189 @@ use crate::{DType, Error, Result, Scalar, Tensor};
 #[macro_export]
 #[doc(hidden)]
 macro_rules! factor_ops {
-    ($cb:ident) => { $cb! { "factor" :
-        /// The lower triangular `L` of `A = L Lᴴ`, or with `upper` its conjugate transpose. Reads the lower half, and gives a symmetric
-        /// gradient. An error where a matrix is not positive definite; on the GPU device that is read back, which evaluates.
+    ($cb:ident) => { $crate::rows! { $cb "factor" :
+        /// The lower triangular `L` of `A = L Lᴴ`, or with `upper` its conjugate transpose. Reads the lower half, and
+        /// gives a symmetric gradient. An error where a matrix is not positive definite; on the GPU device that is read
+        /// back, which evaluates.
         function linalg_cholesky(A: Tensor; upper: Bool = false) -> Tensor {
-            [] Full Yes DTypes::FACTORED, Same,
-            run cholesky_body, torch "linalg.cholesky", samples ["SPD(3, 3)", "SPD(2, 4, 4), upper=True", "N(0, 0)"],
-            example ["assert_close(linalg_cholesky(&tensor([[4.0, 2.0], [2.0, 10.0]])?, false)?, [[2.0, 0.0], [1.0, 3.0]]);"]
+            amp: Full, dtypes: FACTORED, result: Same,
+            run: cholesky_body, node: "linalg_cholesky_ex", torch: "linalg.cholesky",
+            samples: ["SPD(3, 3)", "SPD(2, 4, 4), upper=True", "N(0, 0)"],
+            example: [
+                "assert_close(linalg_cholesky(&tensor([[4.0, 2.0], [2.0, 10.0]])?, false)?, [[2.0, 0.0], [1.0, 3.0]]);",
+            ],
         }
-        /// [`linalg_cholesky`], and for each matrix 0 or the order of the leading minor that is not positive, as int32; what is in
-        /// the factor is not defined then. With `check_errors` an error instead.
+        /// [`linalg_cholesky`], and for each matrix 0 or the order of the leading minor that is not positive, as int32;
+        /// what is in the factor is not defined then. With `check_errors` an error instead.
         function linalg_cholesky_ex(A: Tensor; upper: Bool = false, check_errors: Bool = false) -> Named {
-            [] Full Yes DTypes::FACTORED, Own,
-            run cholesky_ex_body, torch "linalg.cholesky_ex", samples ["SPD(3, 3)", "SPD(2, 2, 2), upper=True"],
-            example [
+            amp: Full, dtypes: FACTORED, result: Own,
+            run: cholesky_ex_body, torch: "linalg.cholesky_ex",
+            samples: ["SPD(3, 3)", "SPD(2, 2, 2), upper=True"],
+            example: [
                 "let made = linalg_cholesky_ex(&tensor([[1.0, 0.0], [0.0, -1.0]])?, false, false)?;",
                 "assert_close(&made[1], 2);",
-            ]
+            ],
         }
-        /// `Q` with orthonormal columns and the upper triangular `R` of `A = Q R`. `mode` "reduced" gives min(m, n) columns,
-        /// "complete" all m, "r" an empty `Q`.
+        /// `Q` with orthonormal columns and the upper triangular `R` of `A = Q R`. `mode` "reduced" gives min(m, n)
+        /// columns, "complete" all m, "r" an empty `Q`.
         function linalg_qr(A: Tensor, mode: Text = "reduced") -> Named {
-            [] Full Yes DTypes::FACTORED, Same,
-            run qr_body, torch "linalg.qr", samples ["N(4, 3)", "N(2, 3, 4)", "REG(2, 3, 3)", "N(2, 0)"],
-            example [
+            amp: Full, dtypes: FACTORED, result: Same,
+            run: qr_body, torch: "linalg.qr",
+            samples: ["N(4, 3)", "N(2, 3, 4)", "REG(2, 3, 3)", "N(2, 0)"],
+            example: [
                 "let a = tensor([[3.0, 1.0], [4.0, 2.0]])?;",
                 r#"let made = linalg_qr(&a, "reduced")?;"#,
                 "assert_close(made[0].matmul(&made[1])?, &a);",
                 "assert_close(made[0].t()?.matmul(&made[0])?, [[1.0, 0.0], [0.0, 1.0]]);",
-            ]
+            ],
         }
-        /// The eigenvalues of each symmetric matrix in ascending order, and the eigenvectors as columns. Reads the lower half,
-        /// with `UPLO` "U" the upper one, and gives a symmetric gradient; that of the vectors is infinite where eigenvalues are
-        /// equal.
+        /// The eigenvalues of each symmetric matrix in ascending order, and the eigenvectors as columns. Reads the
+        /// lower half, with `UPLO` "U" the upper one, and gives a symmetric gradient; that of the vectors is infinite
+        /// where eigenvalues are equal.
         function linalg_eigh(A: Tensor, UPLO: Text = "L") -> Named {
-            [] Full Yes DTypes::FACTORED, Same,
-            run eigh_body, torch "linalg.eigh", samples ["SYM(3, 3)", "SYM(2, 4, 4), 'U'", "N(0, 0)"],
-            example [
+            amp: Full, dtypes: FACTORED, result: Same,
+            run: eigh_body, torch: "linalg.eigh",
+            samples: ["SYM(3, 3)", "SYM(2, 4, 4), 'U'", "N(0, 0)"],
+            example: [
                 "let a = tensor([[2.0, 1.0], [1.0, 2.0]])?;",
                 r#"let made = linalg_eigh(&a, "L")?;"#,
                 "assert_close(&made[0], [1.0, 3.0]);",
                 "assert_close(a.matmul(&made[1])?, &(&made[1] * &made[0])?);",
-            ]
+            ],
         }
         /// The eigenvalues of each square matrix and eigenvectors of norm 1 as columns, both complex, of
         /// float64 complex128. A gradient of the vectors must not depend on their phases.
         function linalg_eig(A: Tensor) -> Named {
-            [] Full Yes DTypes::FACTORED, Own,
-            run eig_body, torch "linalg.eig", samples [],
-            example [
+            amp: Full, dtypes: FACTORED, result: Own,
+            run: eig_body, torch: "linalg.eig",
+            samples: [],
+            example: [
                 "let a = tensor([[0.0, -1.0], [1.0, 0.0]])?.cast(DType::C64)?;",
                 "let made = linalg_eig(&a)?;",
                 "assert_close(a.matmul(&made[1])?, &(&made[1] * &made[0])?);",
-            ]
+            ],
         }
         /// The eigenvalues of each square matrix as complex numbers, in no order.
         function linalg_eigvals(A: Tensor) -> Tensor {
-            [] Full Yes DTypes::FACTORED, Own,
-            run eigvals_body, torch "linalg.eigvals", samples [],
-            example [
+            amp: Full, dtypes: FACTORED, result: Own,
+            run: eigvals_body, torch: "linalg.eigvals",
+            samples: [],
+            example: [
                 "let values = linalg_eigvals(&tensor([[0.0, -1.0], [1.0, 0.0]])?)?;",
                 "assert_close(&values.square()?, [(-1.0, 0.0), (-1.0, 0.0)]);",
-            ]
+            ],
         }
-        /// `U`, the singular values in descending order, and `Vᴴ` of `A = U S Vᴴ`; with `full_matrices` all columns of U and V.
-        /// Columns that belong to no singular value have no gradient; that of the others is infinite where two values are equal.
+        /// `U`, the singular values in descending order, and `Vᴴ` of `A = U S Vᴴ`; with `full_matrices` all columns of
+        /// U and V. Columns that belong to no singular value have no gradient; that of the others is infinite where two
+        /// values are equal.
         function linalg_svd(A: Tensor, full_matrices: Bool = true; driver: OptText = None) -> Named {
-            [] Full Yes DTypes::FACTORED, Same,
-            run svd_body, torch "linalg.svd", samples ["N(3, 3)", "N(2, 4, 3), False", "N(3, 4), full_matrices=False"],
-            example [
+            amp: Full, dtypes: FACTORED, result: Same,
+            run: svd_body, torch: "linalg.svd",
+            samples: ["N(3, 3)", "N(2, 4, 3), False", "N(3, 4), full_matrices=False"],
+            example: [
                 "let a = tensor([[0.0, 2.0], [-3.0, 0.0]])?;",
                 "let made = linalg_svd(&a, true, None)?;",
                 "assert_close(&made[1], [3.0, 2.0]);",
                 "assert_close((&made[0] * &made[1])?.matmul(&made[2])?, &a);",
-            ]
+            ],
         }
         /// `P`, `L` and `U` of `A = P L U`, with a unit lower triangular `L` and an upper triangular `U`.
         function linalg_lu(A: Tensor; pivot: Bool = true) -> Named {
-            [] Full Yes DTypes::FACTORED, Same,
-            run lu_body, torch "linalg.lu", samples ["REG(3, 3)", "N(2, 4, 3)", "N(3, 5)"],
-            example [
+            amp: Full, dtypes: FACTORED, result: Same,
+            run: lu_body, torch: "linalg.lu",
+            samples: ["REG(3, 3)", "N(2, 4, 3)", "N(3, 5)"],
+            example: [
                 "let made = linalg_lu(&tensor([[2.0, 1.0], [4.0, 3.0]])?, true)?;",
                 "assert_close(&made[0], [[0.0, 1.0], [1.0, 0.0]]);",
                 "assert_close(&made[1], [[1.0, 0.0], [0.5, 1.0]]);",
                 "assert_close(&made[2], [[4.0, 3.0], [0.0, -0.5]]);",
-            ]
+            ],
         }
-        /// `L` below the diagonal and `U` from it on, in one matrix, and the rows exchanged, counted from 1, as int32. An error
-        /// where a pivot is zero.
+        /// `L` below the diagonal and `U` from it on, in one matrix, and the rows exchanged, counted from 1, as int32.
+        /// An error where a pivot is zero.
         function linalg_lu_factor(A: Tensor; pivot: Bool = true) -> Named {
-            [] Full Yes DTypes::FACTORED, Own,
-            run lu_factor_body, torch "linalg.lu_factor", samples ["REG(3, 3)", "N(2, 4, 3)", "N(3, 5)"],
-            example [
+            amp: Full, dtypes: FACTORED, result: Own,
+            run: lu_factor_body, node: "linalg_lu_factor_ex", torch: "linalg.lu_factor",
+            samples: ["REG(3, 3)", "N(2, 4, 3)", "N(3, 5)"],
+            example: [
                 "let made = linalg_lu_factor(&tensor([[2.0, 1.0], [4.0, 3.0]])?, true)?;",
                 "assert_close(&made[0], [[4.0, 3.0], [0.5, -0.5]]);",
                 "assert_close(&made[1], [2, 2]);",
-            ]
+            ],
         }
         /// [`linalg_lu_factor`], and for each matrix 0 or the number of the first pivot that is zero, as int32. With
         /// `check_errors` an error instead.
         function linalg_lu_factor_ex(A: Tensor; pivot: Bool = true, check_errors: Bool = false) -> Named {
-            [] Full Yes DTypes::FACTORED, Own,
-            run lu_factor_ex_body, torch "linalg.lu_factor_ex", samples ["N(3, 3)", "N(2, 2, 3)"],
-            example [
+            amp: Full, dtypes: FACTORED, result: Own,
+            run: lu_factor_ex_body, torch: "linalg.lu_factor_ex",
+            samples: ["N(3, 3)", "N(2, 2, 3)"],
+            example: [
                 "let made = linalg_lu_factor_ex(&tensor([[1.0, 2.0], [2.0, 4.0]])?, true, false)?;",
                 "assert_close(&made[2], 2);",
-            ]
+            ],
         }
-        /// The factors of each symmetric matrix, `L D Lᵀ`, or if `hermitian` `L D Lᴴ`, packed as LAPACK's sytrf does in the lower half
-        /// of one matrix, and the pivots, counted from 1 and negative for blocks of two, as int32. Reads the lower half. An
-        /// error where `D` has a block that is zero. No gradient. On the GPU device the matrix is read back, which evaluates.
+        /// The factors of each symmetric matrix, `L D Lᵀ`, or if `hermitian` `L D Lᴴ`, packed as LAPACK's sytrf does in
+        /// the lower half of one matrix, and the pivots, counted from 1 and negative for blocks of two, as int32. Reads
+        /// the lower half. An error where `D` has a block that is zero. No gradient. On the GPU device the matrix is
+        /// read back, which evaluates.
         function linalg_ldl_factor(input: Tensor; hermitian: Bool = false) -> Named {
-            [plain nograd] Full Yes DTypes::FACTORED, Own,
-            run ldl_factor_body, torch "linalg.ldl_factor", samples ["SYM(3, 3)", "SYM(2, 4, 4), hermitian=True"],
-            example [
+            flags: [no_gradient], amp: Full, dtypes: FACTORED, result: Own,
+            run: ldl_factor_body, torch: "linalg.ldl_factor",
+            samples: ["SYM(3, 3)", "SYM(2, 4, 4), hermitian=True"],
+            example: [
                 "let made = linalg_ldl_factor(&tensor([[2.0, 1.0], [1.0, 3.0]])?, false)?;",
                 "assert_close(made[0].tril(0)?, [[2.0, 0.0], [0.5, 2.5]]);",
                 "assert_close(&made[1], [1, 2]);",
-            ]
+            ],
         }
-        /// [`linalg_ldl_factor`], and for each matrix 0 or the number of the first block of `D` that is zero, as int32. With
+        /// [`linalg_ldl_factor`], and for each matrix 0 or the number of the first block of `D` that is zero, as int32.
+        /// With
         /// `check_errors` an error instead.
         function linalg_ldl_factor_ex(input: Tensor; hermitian: Bool = false, check_errors: Bool = false) -> Named {
-            [plain nograd] Full Yes DTypes::FACTORED, Own,
-            run ldl_factor_ex_body, torch "linalg.ldl_factor_ex", samples ["SYM(3, 3)", "SYM(2, 4, 4), hermitian=True"],
-            example [
+            flags: [no_gradient], amp: Full, dtypes: FACTORED, result: Own,
+            run: ldl_factor_ex_body, torch: "linalg.ldl_factor_ex",
+            samples: ["SYM(3, 3)", "SYM(2, 4, 4), hermitian=True"],
+            example: [
                 "let made = linalg_ldl_factor_ex(&tensor([[2.0, 1.0], [1.0, 3.0]])?, false, false)?;",
                 "assert_close(&made[2], 0);",
-            ]
+            ],
         }
-        /// `P`, `L` and `U` of `A = P L U` from what [`linalg_lu_factor`] gave. Without `unpack_pivots` `P` is empty, without
+        /// `P`, `L` and `U` of `A = P L U` from what [`linalg_lu_factor`] gave. Without `unpack_pivots` `P` is empty,
+        /// without
         /// `unpack_data` `L` and `U` are.
-        function lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: Bool = true, unpack_pivots: Bool = true) -> Named {
-            [] Keep Yes DTypes::NUMERIC, Same,
-            run lu_unpack_body, torch "", samples ["N(3, 3), PIV(3)", "N(2, 3, 5), PIV(2, 3)", "N(4, 2), PIV(2)", "N(3, 3), PIV(3), True, False"],
-            example [
+        function lu_unpack(
+            LU_data: Tensor, LU_pivots: Tensor, unpack_data: Bool = true, unpack_pivots: Bool = true
+        ) -> Named {
+            dtypes: NUMERIC, result: Same,
+            run: lu_unpack_body,
+            samples: ["N(3, 3), PIV(3)", "N(2, 3, 5), PIV(2, 3)", "N(4, 2), PIV(2)", "N(3, 3), PIV(3), True, False"],
+            example: [
                 "let (packed, pivots) = (tensor([[4.0, 3.0], [0.5, -0.5]])?, tensor([2, 2])?.cast(DType::I32)?);",
                 "let made = lu_unpack(&packed, &pivots, true, true)?;",
                 "assert_close(made[0].matmul(&made[1])?.matmul(&made[2])?, [[2.0, 1.0], [4.0, 3.0]]);",
-            ]
+            ],
         }
         /// [`linalg_lu_factor`], but no error where a pivot is zero; with `get_infos` [`linalg_lu_factor_ex`].
         method lu(pivot: Bool = true, get_infos: Whether = false) -> Tensors {
-            [out_rule] Full Yes DTypes::FACTORED, Own,
-            run lu_method_body, torch "", samples ["REG(3, 3)", "N(2, 4, 3)", "N(3, 5), get_infos=True"],
-            example [
+            out: rule, amp: Full, dtypes: FACTORED, result: Own,
+            run: lu_method_body, node: "linalg_lu_factor_ex",
+            samples: ["REG(3, 3)", "N(2, 4, 3)", "N(3, 5), get_infos=True"],
+            example: [
                 "let made = tensor([[2.0, 1.0], [4.0, 3.0]])?.lu(true, false)?;",
                 "assert_close(&made[0], [[4.0, 3.0], [0.5, -0.5]]);",
-            ]
+            ],
         }
-        /// `U`, the singular values in descending order, and `V` (not its adjoint) of `A = U S Vᴴ`; without `some` all columns of U
-        /// and V. Without `compute_uv` both are zeros, and square.
+        /// `U`, the singular values in descending order, and `V` (not its adjoint) of `A = U S Vᴴ`; without `some` all
+        /// columns of U and V. Without `compute_uv` both are zeros, and square.
         method svd(some: Bool = true, compute_uv: Bool = true) -> Named {
-            [] Full Yes DTypes::FACTORED, Same,
-            run svd_method_body, torch "", samples ["N(3, 3)", "N(2, 4, 3)", "N(3, 3), False", "N(3, 4), compute_uv=False"],
-            example [
+            amp: Full, dtypes: FACTORED, result: Same,
+            run: svd_method_body, node: "linalg_svd",
+            samples: ["N(3, 3)", "N(2, 4, 3)", "N(3, 3), False", "N(3, 4), compute_uv=False"],
+            example: [
                 "let a = tensor([[0.0, 2.0], [-3.0, 0.0]])?;",
                 "let made = a.svd(true, true)?;",
                 "assert_close((&made[0] * &made[1])?.matmul(&made[2].t()?)?, &a);",
-            ]
+            ],
         }
     }};
 }

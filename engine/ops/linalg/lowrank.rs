@@ -13,27 +13,30 @@ use crate::{Error, Result, Tensor};
 #[macro_export]
 #[doc(hidden)]
 macro_rules! lowrank_ops {
-    ($cb:ident) => { $cb! { "lowrank" :
-        /// `U`, singular values and `V` of about `A` (of `A - M` where that is given), of rank up to `q`, by `niter` rounds of power
-        /// iteration on a random sample. More rounds and a larger `q` come nearer; `q` a little above the rank sought is best.
+    ($cb:ident) => { $crate::rows! { $cb "lowrank" :
+        /// `U`, singular values and `V` of about `A` (of `A - M` where that is given), of rank up to `q`, by `niter`
+        /// rounds of power iteration on a random sample. More rounds and a larger `q` come nearer; `q` a little above
+        /// the rank sought is best.
         function svd_lowrank(A: Tensor, q: OptInt = Some(6), niter: OptInt = Some(2), M: OptTensor = None) -> Tensors {
-            [no_out] Full Seeded DTypes::FACTORED, Same,
-            run svd_lowrank_body, torch "", samples [],
-            example [
+            out: none, amp: Full, deterministic: Seeded, dtypes: FACTORED, result: Same,
+            run: svd_lowrank_body,
+            samples: [],
+            example: [
                 "let a = tensor([[1.0, 2.0], [2.0, 4.0], [3.0, 6.0]])?;",
                 "let made = svd_lowrank(&a, Some(2), Some(2), None)?;",
                 "assert_close((&made[0] * &made[1])?.matmul(&made[2].t()?)?, &a);",
-            ]
+            ],
         }
-        /// [`svd_lowrank`] of `A` with the mean of each column taken off, unless `center` is false: principal components, in
-        /// the columns of `V`. `q` is 6 by default, or the smaller side.
+        /// [`svd_lowrank`] of `A` with the mean of each column taken off, unless `center` is false: principal
+        /// components, in the columns of `V`. `q` is 6 by default, or the smaller side.
         function pca_lowrank(A: Tensor, q: OptInt = None, center: Bool = true, niter: Int = 2) -> Tensors {
-            [no_out] Full Seeded DTypes::FACTORED, Same,
-            run pca_lowrank_body, torch "", samples [],
-            example [
+            out: none, amp: Full, deterministic: Seeded, dtypes: FACTORED, result: Same,
+            run: pca_lowrank_body,
+            samples: [],
+            example: [
                 "let made = pca_lowrank(&tensor([[0.0, 0.0], [3.0, 4.0], [6.0, 8.0]])?, Some(1), true, 2)?;",
                 "assert_close(made[2].abs()?, [[0.6], [0.8]]);",
-            ]
+            ],
         }
     }};
 }

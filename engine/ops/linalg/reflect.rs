@@ -15,44 +15,55 @@ use crate::{Error, Result, Tensor};
 #[macro_export]
 #[doc(hidden)]
 macro_rules! reflect_ops {
-    ($cb:ident) => { $cb! { "reflect" :
-        /// The QR factors as LAPACK leaves them: `a` with `R` from the diagonal on and the vectors of the reflections below
-        /// it, from which a 1 on the diagonal is left out, and their factors `tau`, min(m, n). No gradient. On the GPU device
-        /// the matrix is read back, which evaluates.
+    ($cb:ident) => { $crate::rows! { $cb "reflect" :
+        /// The QR factors as LAPACK leaves them: `a` with `R` from the diagonal on and the vectors of the reflections
+        /// below it, from which a 1 on the diagonal is left out, and their factors `tau`, min(m, n). No gradient. On
+        /// the GPU device the matrix is read back, which evaluates.
         method geqrf() -> Named {
-            [casts_out nograd] Full Yes DTypes::FACTORED, Same,
-            run geqrf_body, torch "", samples ["N(3, 3)", "N(2, 4, 3)", "N(3, 5)", "N(2, 0)"],
-            example [
+            out: cast, flags: [no_gradient], amp: Full, dtypes: FACTORED, result: Same,
+            run: geqrf_body,
+            samples: ["N(3, 3)", "N(2, 4, 3)", "N(3, 5)", "N(2, 0)"],
+            example: [
                 "let made = tensor([[3.0], [4.0]])?.geqrf()?;",
                 "assert_close(&made[0], [[-5.0], [0.5]]);",
                 "assert_close(&made[1], [1.6]);",
-            ]
+            ],
         }
-        /// The first n columns of the product of the reflections whose vectors lie below the diagonal of `A`, m by n with
-        /// n ≤ m, and whose factors are `tau`, up to n.
+        /// The first n columns of the product of the reflections whose vectors lie below the diagonal of `A`, m by n
+        /// with n ≤ m, and whose factors are `tau`, up to n.
         function linalg_householder_product(input: Tensor, tau: Tensor) -> Tensor {
-            [casts_out] Full Yes DTypes::FACTORED, Same,
-            run product_body["linalg.householder_product"], torch "linalg.householder_product", samples ["N(4, 3), U(3)", "N(2, 3, 3), U(2, 3)", "N(2, 4, 3), U(2, 2)", "N(3, 2), U(0)", "N(3, 0), U(0)"],
-            example [
+            out: cast, amp: Full, dtypes: FACTORED, result: Same,
+            run: product_body["linalg.householder_product"], torch: "linalg.householder_product",
+            samples: ["N(4, 3), U(3)", "N(2, 3, 3), U(2, 3)", "N(2, 4, 3), U(2, 2)", "N(3, 2), U(0)", "N(3, 0), U(0)"],
+            example: [
                 "let (a, tau) = (tensor([[-5.0], [0.5]])?, tensor([1.6])?);",
                 "assert_close(linalg_householder_product(&a, &tau)?, [[-0.6], [-0.8]]);",
-            ]
+            ],
         }
         /// [`linalg_householder_product`].
         method orgqr(input2: Tensor) -> Tensor {
-            [casts_out] Full Yes DTypes::FACTORED, Same,
-            run product_body["orgqr"], torch "", samples ["N(4, 3), U(3)", "N(2, 3, 3), U(2, 3)"],
-            example ["assert_close(tensor([[-5.0], [0.5]])?.orgqr(&tensor([1.6])?)?, [[-0.6], [-0.8]]);"]
+            out: cast, amp: Full, dtypes: FACTORED, result: Same,
+            run: product_body["orgqr"], node: "linalg_householder_product",
+            samples: ["N(4, 3), U(3)", "N(2, 3, 3), U(2, 3)"],
+            example: ["assert_close(tensor([[-5.0], [0.5]])?.orgqr(&tensor([1.6])?)?, [[-0.6], [-0.8]]);"],
         }
-        /// `Q C`, without `left` `C Q`, with `transpose` of the adjoint of `Q`: the square product of the reflections whose vectors
-        /// lie below the diagonal of the input, and whose factors are `input2`. `C` is `input3`. Batches are the same.
+        /// `Q C`, without `left` `C Q`, with `transpose` of the adjoint of `Q`: the square product of the reflections
+        /// whose vectors lie below the diagonal of the input, and whose factors are `input2`. `C` is `input3`. Batches
+        /// are the same.
         method ormqr(input2: Tensor, input3: Tensor, left: Bool = true, transpose: Bool = false) -> Tensor {
-            [] Full Yes DTypes::FACTORED, Same,
-            run ormqr_body, torch "", samples ["N(4, 3), U(3), N(4, 2)", "N(2, 3, 3), U(2, 3), N(2, 3, 4), True, True", "N(4, 2), U(2), N(3, 4), left=False", "N(4, 2), U(2), N(3, 4), False, True", "N(3, 5), U(3), N(3, 2)"],
-            example [
+            amp: Full, dtypes: FACTORED, result: Same,
+            run: ormqr_body,
+            samples: [
+                "N(4, 3), U(3), N(4, 2)",
+                "N(2, 3, 3), U(2, 3), N(2, 3, 4), True, True",
+                "N(4, 2), U(2), N(3, 4), left=False",
+                "N(4, 2), U(2), N(3, 4), False, True",
+                "N(3, 5), U(3), N(3, 2)",
+            ],
+            example: [
                 "let (a, tau) = (tensor([[-5.0], [0.5]])?, tensor([1.6])?);",
                 "assert_close(a.ormqr(&tau, &tensor([[3.0], [4.0]])?, true, true)?, [[-5.0], [0.0]]);",
-            ]
+            ],
         }
     }};
 }

@@ -17,139 +17,189 @@ use crate::{DType, Error, Result, Scalar, Tensor};
 #[macro_export]
 #[doc(hidden)]
 macro_rules! solve_ops {
-    ($cb:ident) => { $cb! { "solve" :
+    ($cb:ident) => { $crate::rows! { $cb "solve" :
         /// The inverse of each matrix; an error where one is singular.
         function linalg_inv(A: Tensor) -> Tensor {
-            [] Full Yes DTypes::FACTORED, Same,
-            run super::inverse, torch "linalg.inv", samples ["REG(2, 3, 3)", "N(1, 1)", "N(0, 0)"],
-            example ["assert_close(linalg_inv(&tensor([[2.0, 0.0], [0.0, 4.0]])?)?, [[0.5, 0.0], [0.0, 0.25]]);"]
+            amp: Full, dtypes: FACTORED, result: Same,
+            run: super::inverse, node: "linalg_inv_ex", torch: "linalg.inv",
+            samples: ["REG(2, 3, 3)", "N(1, 1)", "N(0, 0)"],
+            example: ["assert_close(linalg_inv(&tensor([[2.0, 0.0], [0.0, 4.0]])?)?, [[0.5, 0.0], [0.0, 0.25]]);"],
         }
-        /// The inverse of each matrix, and for each 0 or the number of the first pivot that is zero, as int32; the inverse is NaN
-        /// there. With `check_errors` an error instead.
+        /// The inverse of each matrix, and for each 0 or the number of the first pivot that is zero, as int32; the
+        /// inverse is NaN there. With `check_errors` an error instead.
         function linalg_inv_ex(A: Tensor; check_errors: Bool = false) -> Named {
-            [] Full Yes DTypes::FACTORED, Own,
-            run inv_ex_body, torch "linalg.inv_ex", samples ["REG(2, 3, 3)", "REG(2, 2), check_errors=True"],
-            example [
+            amp: Full, dtypes: FACTORED, result: Own,
+            run: inv_ex_body, torch: "linalg.inv_ex",
+            samples: ["REG(2, 3, 3)", "REG(2, 2), check_errors=True"],
+            example: [
                 "let made = linalg_inv_ex(&tensor([[1.0, 2.0], [2.0, 4.0]])?, false)?;",
                 "assert_close(&made[1], 2);",
-            ]
+            ],
         }
-        /// `X` of `A X = B`, or without `left` of `X A = B`; `B` is a vector, or a matrix whose batch broadcasts with that of `A`.
-        /// An error where an `A` is singular.
+        /// `X` of `A X = B`, or without `left` of `X A = B`; `B` is a vector, or a matrix whose batch broadcasts with
+        /// that of `A`. An error where an `A` is singular.
         function linalg_solve(A: Tensor, B: Tensor; left: Bool = true) -> Tensor {
-            [] Full Yes DTypes::FACTORED, Same,
-            run solve_body, torch "linalg.solve", samples ["REG(3, 3), N(3, 2)", "REG(2, 3, 3), N(3, 2)", "REG(3, 3), N(3)", "REG(2, 3, 3), N(2, 3)", "REG(3, 3), N(2, 3), left=False"],
-            example [
+            amp: Full, dtypes: FACTORED, result: Same,
+            run: solve_body, node: "linalg_solve_ex", torch: "linalg.solve",
+            samples: [
+                "REG(3, 3), N(3, 2)",
+                "REG(2, 3, 3), N(3, 2)",
+                "REG(3, 3), N(3)",
+                "REG(2, 3, 3), N(2, 3)",
+                "REG(3, 3), N(2, 3), left=False",
+            ],
+            example: [
                 "let x = linalg_solve(&tensor([[2.0, 1.0], [1.0, 3.0]])?, &tensor([3.0, 4.0])?, true)?;",
                 "assert_close(x, [1.0, 1.0]);",
-            ]
+            ],
         }
-        /// [`linalg_solve`], and for each matrix 0 or the number of the first pivot that is zero, as int32; the result is NaN
-        /// there. With `check_errors` an error instead.
+        /// [`linalg_solve`], and for each matrix 0 or the number of the first pivot that is zero, as int32; the result
+        /// is NaN there. With `check_errors` an error instead.
         function linalg_solve_ex(A: Tensor, B: Tensor; left: Bool = true, check_errors: Bool = false) -> Named {
-            [] Full Yes DTypes::FACTORED, Own,
-            run solve_ex_body, torch "linalg.solve_ex", samples ["REG(2, 3, 3), N(2, 3, 2)", "REG(3, 3), N(2, 3), left=False"],
-            example [
+            amp: Full, dtypes: FACTORED, result: Own,
+            run: solve_ex_body, torch: "linalg.solve_ex",
+            samples: ["REG(2, 3, 3), N(2, 3, 2)", "REG(3, 3), N(2, 3), left=False"],
+            example: [
                 "let made = linalg_solve_ex(&tensor([[2.0, 1.0], [1.0, 3.0]])?, &tensor([3.0, 4.0])?, true, false)?;",
                 "assert_close(&made[0], [1.0, 1.0]);",
                 "assert_close(&made[1], 0);",
-            ]
+            ],
         }
-        /// `X` of `A X = B` (without `left`, of `X A = B`) for triangular `A`, whose other half is not read; with `unitriangular`
-        /// its diagonal counts as ones. Batches broadcast. A zero on the diagonal makes what it reaches infinite or NaN; on the
-        /// GPU device the whole matrix is NaN then.
-        function linalg_solve_triangular(A: Tensor, B: Tensor; upper: Bool = true, left: Bool = true, unitriangular: Bool = false) -> Tensor {
-            [] Full Yes DTypes::FACTORED, Same,
-            run solve_triangular_body, torch "linalg.solve_triangular", samples ["P(3, 3), N(3, 2), upper=True", "P(2, 3, 3), N(3, 2), upper=False", "P(3, 3), N(2, 3), upper=True, left=False", "N(3, 3), N(2, 3, 2), upper=False, unitriangular=True"],
-            example [
+        /// `X` of `A X = B` (without `left`, of `X A = B`) for triangular `A`, whose other half is not read; with
+        /// `unitriangular` its diagonal counts as ones. Batches broadcast. A zero on the diagonal makes what it reaches
+        /// infinite or NaN; on the GPU device the whole matrix is NaN then.
+        function linalg_solve_triangular(
+            A: Tensor, B: Tensor; upper: Bool = true, left: Bool = true, unitriangular: Bool = false
+        ) -> Tensor {
+            amp: Full, dtypes: FACTORED, result: Same,
+            run: solve_triangular_body, torch: "linalg.solve_triangular",
+            samples: [
+                "P(3, 3), N(3, 2), upper=True",
+                "P(2, 3, 3), N(3, 2), upper=False",
+                "P(3, 3), N(2, 3), upper=True, left=False",
+                "N(3, 3), N(2, 3, 2), upper=False, unitriangular=True",
+            ],
+            example: [
                 "let (a, b) = (tensor([[2.0, 1.0], [0.0, 4.0]])?, tensor([[3.0], [4.0]])?);",
                 "assert_close(linalg_solve_triangular(&a, &b, true, true, false)?, [[1.0], [1.0]]);",
-            ]
+            ],
         }
-        /// `X` of `A X = B` (without `left`, of `X A = B`; with `adjoint`, of the conjugate transposed `A`) from what `lu_factor` gave.
-        function linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor; left: Bool = true, adjoint: Bool = false) -> Tensor {
-            [] Full Yes DTypes::FACTORED, Same,
-            run lu_solve_body, torch "linalg.lu_solve", samples ["P(3, 3), PIV(3), N(3, 2)", "P(2, 3, 3), PIV(2, 3), N(2, 3, 2), adjoint=True", "P(3, 3), PIV(3), N(2, 3), left=False"],
-            example [
+        /// `X` of `A X = B` (without `left`, of `X A = B`; with `adjoint`, of the conjugate transposed `A`) from what
+        /// `lu_factor` gave.
+        function linalg_lu_solve(
+            LU: Tensor, pivots: Tensor, B: Tensor; left: Bool = true, adjoint: Bool = false
+        ) -> Tensor {
+            amp: Full, dtypes: FACTORED, result: Same,
+            run: lu_solve_body, torch: "linalg.lu_solve",
+            samples: [
+                "P(3, 3), PIV(3), N(3, 2)",
+                "P(2, 3, 3), PIV(2, 3), N(2, 3, 2), adjoint=True",
+                "P(3, 3), PIV(3), N(2, 3), left=False",
+            ],
+            example: [
                 "let (packed, pivots) = (tensor([[4.0, 3.0], [0.5, -0.5]])?, tensor([2, 2])?.cast(DType::I32)?);",
                 "let x = linalg_lu_solve(&packed, &pivots, &tensor([[3.0], [7.0]])?, true, false)?;",
                 "assert_close(x, [[1.0], [1.0]]);",
-            ]
+            ],
         }
-        /// The matrices that come nearest to `A X = B`, of the least norm, by the pseudoinverse; then the squared distances, where
-        /// the driver (`"gels"`, `"gelsd"`, `"gelss"`) gives them and `A` has more rows than its rank, the rank, and the singular
-        /// values (`"gelsd"` and `"gelss"`). What a driver does not give is empty.
+        /// The matrices that come nearest to `A X = B`, of the least norm, by the pseudoinverse; then the squared
+        /// distances, where the driver (`"gels"`, `"gelsd"`, `"gelss"`) gives them and `A` has more rows than its rank,
+        /// the rank, and the singular values (`"gelsd"` and `"gelss"`). What a driver does not give is empty.
         function linalg_lstsq(A: Tensor, B: Tensor, rcond: OptFloat = None; driver: OptText = None) -> Named {
-            [casts_out] Full Yes DTypes::FACTORED, Same,
-            run lstsq_body, torch "linalg.lstsq", samples ["N(4, 3), N(4, 2)", "N(2, 3, 3), N(2, 3, 2)", "N(3, 4), N(3, 2), driver='gelsd'", "N(5, 2), N(5, 1), driver='gels'", "N(2, 4, 2), N(2, 4)"],
-            example [
+            out: cast, amp: Full, dtypes: FACTORED, result: Same,
+            run: lstsq_body, torch: "linalg.lstsq",
+            samples: [
+                "N(4, 3), N(4, 2)",
+                "N(2, 3, 3), N(2, 3, 2)",
+                "N(3, 4), N(3, 2), driver='gelsd'",
+                "N(5, 2), N(5, 1), driver='gels'",
+                "N(2, 4, 2), N(2, 4)",
+            ],
+            example: [
                 "let (a, b) = (tensor([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]])?, tensor([[1.0], [3.0], [5.0]])?);",
                 "assert_close(&linalg_lstsq(&a, &b, None, None)?[0], [[1.0], [2.0]]);",
-            ]
+            ],
         }
         /// The inverse of `L Lᵀ` (with `upper`, of `Uᵀ U`) from a Cholesky factor.
         method cholesky_inverse(upper: Bool = false) -> Tensor {
-            [casts_out] Full Yes DTypes::FACTORED, Same,
-            run cholesky_inverse_body, torch "", samples ["P(3, 3)", "P(2, 3, 3), upper=True"],
-            example ["assert_close(tensor([[2.0, 0.0], [0.0, 4.0]])?.cholesky_inverse(false)?, [[0.25, 0.0], [0.0, 0.0625]]);"]
+            out: cast, amp: Full, dtypes: FACTORED, result: Same,
+            run: cholesky_inverse_body,
+            samples: ["P(3, 3)", "P(2, 3, 3), upper=True"],
+            example: [
+                "assert_close(tensor([[2.0, 0.0], [0.0, 4.0]])?.cholesky_inverse(false)?, [[0.25, 0.0], [0.0, \
+                0.0625]]);",
+            ],
         }
         /// `X` of `L Lᵀ X = input` (with `upper`, of `Uᵀ U X = input`) from a Cholesky factor. Batches broadcast.
         method cholesky_solve(L: Tensor, upper: Bool = false) -> Tensor {
-            [casts_out] Full Yes DTypes::FACTORED, Same,
-            run cholesky_solve_body, torch "", samples ["N(3, 2), P(3, 3)", "N(2, 3, 2), P(3, 3), upper=True"],
-            example [
+            out: cast, amp: Full, dtypes: FACTORED, result: Same,
+            run: cholesky_solve_body,
+            samples: ["N(3, 2), P(3, 3)", "N(2, 3, 2), P(3, 3), upper=True"],
+            example: [
                 "let x = tensor([[6.0], [12.0]])?.cholesky_solve(&tensor([[2.0, 0.0], [1.0, 3.0]])?, false)?;",
                 "assert_close(x, [[1.0], [1.0]]);",
-            ]
+            ],
         }
         /// The inverse of a tensor as a linear map from its last dimensions to its first `ind`.
         function linalg_tensorinv(A: Tensor, ind: Int = 2) -> Tensor {
-            [steps casts_out] Full Yes DTypes::FACTORED, Same,
-            run tensorinv_body, torch "linalg.tensorinv", samples ["REG(2, 3, 6)", "REG(4, 2, 2), ind=1"],
-            example [
+            out: cast, flags: [steps], amp: Full, dtypes: FACTORED, result: Same,
+            run: tensorinv_body, node: "reshape_alias", torch: "linalg.tensorinv",
+            samples: ["REG(2, 3, 6)", "REG(4, 2, 2), ind=1"],
+            example: [
                 "let made = linalg_tensorinv(&tensor([[2.0, 0.0], [0.0, 4.0]])?.reshape(&[2, 2, 1])?, 1)?;",
                 "assert_close(made.reshape(&[2, 2])?, [[0.5, 0.0], [0.0, 0.25]]);",
-            ]
+            ],
         }
         /// `X` with `tensordot(A, X, X.ndim) = B`; the dimensions `dims` of `A` are moved to its end first.
         function linalg_tensorsolve(A: Tensor, B: Tensor, dims: OptDims = None) -> Tensor {
-            [steps casts_out] Full Yes DTypes::FACTORED, Same,
-            run tensorsolve_body, torch "linalg.tensorsolve", samples ["REG(2, 3, 6), N(2, 3)", "REG(6, 2, 3), N(2, 3), dims=(0,)"],
-            example [
+            out: cast, flags: [steps], amp: Full, dtypes: FACTORED, result: Same,
+            run: tensorsolve_body, node: "view", torch: "linalg.tensorsolve",
+            samples: ["REG(2, 3, 6), N(2, 3)", "REG(6, 2, 3), N(2, 3), dims=(0,)"],
+            example: [
                 "let x = linalg_tensorsolve(&tensor([[2.0, 1.0], [1.0, 3.0]])?, &tensor([3.0, 4.0])?, None)?;",
                 "assert_close(x, [1.0, 1.0]);",
-            ]
+            ],
         }
-        /// `X` of `A X = B` from what [`linalg_ldl_factor`](super::factor::linalg_ldl_factor) gave. The batch of `B` broadcasts with
-        /// that of `LD`. No gradient.
-        /// An error where the pivots are not those of a factorization. On the GPU device all is read back, which evaluates.
+        /// `X` of `A X = B` from what [`linalg_ldl_factor`](super::factor::linalg_ldl_factor) gave. The batch of `B`
+        /// broadcasts with that of `LD`. No gradient. An error where the pivots are not those of a factorization. On
+        /// the GPU device all is read back, which evaluates.
         function linalg_ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor; hermitian: Bool = false) -> Tensor {
-            [plain nograd] Full Yes DTypes::FACTORED, Same,
-            run ldl_solve_body, torch "linalg.ldl_solve", samples ["P(3, 3), PIV(3), N(3, 2)", "P(2, 3, 3), PIV(2, 3), N(3, 2), hermitian=True"],
-            example [
+            flags: [no_gradient], amp: Full, dtypes: FACTORED, result: Same,
+            run: ldl_solve_body, torch: "linalg.ldl_solve",
+            samples: ["P(3, 3), PIV(3), N(3, 2)", "P(2, 3, 3), PIV(2, 3), N(3, 2), hermitian=True"],
+            example: [
                 "let (factors, pivots) = (tensor([[2.0, 0.0], [0.5, 2.5]])?, tensor([1, 2])?.cast(DType::I32)?);",
                 "assert_close(linalg_ldl_solve(&factors, &pivots, &tensor([[3.0], [4.0]])?, false)?, [[1.0], [1.0]]);",
-            ]
+            ],
         }
         /// `X` of `A X = input` from what `lu_factor` gave. Batches broadcast.
         method lu_solve(LU_data: Tensor, LU_pivots: Tensor) -> Tensor {
-            [] Full Yes DTypes::FACTORED, Same,
-            run lu_solve_method_body, torch "", samples ["N(3, 2), P(3, 3), PIV(3)", "N(2, 3, 2), P(2, 3, 3), PIV(2, 3)"],
-            example [
+            amp: Full, dtypes: FACTORED, result: Same,
+            run: lu_solve_method_body, node: "linalg_lu_solve",
+            samples: ["N(3, 2), P(3, 3), PIV(3)", "N(2, 3, 2), P(2, 3, 3), PIV(2, 3)"],
+            example: [
                 "let (packed, pivots) = (tensor([[4.0, 3.0], [0.5, -0.5]])?, tensor([2, 2])?.cast(DType::I32)?);",
                 "assert_close(tensor([[3.0], [7.0]])?.lu_solve(&packed, &pivots)?, [[1.0], [1.0]]);",
-            ]
+            ],
         }
-        /// `X` of `A X = input`, with `transpose` of `Aᵀ X = input` (not conjugated), for a triangular `A` whose other half is not
-        /// read, and a copy of `A`; with `unitriangular` its diagonal counts as ones. Batches broadcast.
-        method triangular_solve(A: Tensor, upper: Bool = true, transpose: Bool = false, unitriangular: Bool = false) -> Named {
-            [] Full Yes DTypes::FACTORED, Same,
-            run triangular_solve_body, torch "", samples ["N(3, 2), P(3, 3)", "N(2, 3, 2), P(3, 3), False", "N(3, 2), P(2, 3, 3), True, True", "N(3, 2), P(3, 3), False, True, True"],
-            example [
+        /// `X` of `A X = input`, with `transpose` of `Aᵀ X = input` (not conjugated), for a triangular `A` whose other
+        /// half is not read, and a copy of `A`; with `unitriangular` its diagonal counts as ones. Batches broadcast.
+        method triangular_solve(
+            A: Tensor, upper: Bool = true, transpose: Bool = false, unitriangular: Bool = false
+        ) -> Named {
+            amp: Full, dtypes: FACTORED, result: Same,
+            run: triangular_solve_body,
+            samples: [
+                "N(3, 2), P(3, 3)",
+                "N(2, 3, 2), P(3, 3), False",
+                "N(3, 2), P(2, 3, 3), True, True",
+                "N(3, 2), P(3, 3), False, True, True",
+            ],
+            example: [
                 "let a = tensor([[2.0, 1.0], [0.0, 4.0]])?;",
                 "let made = tensor([[3.0], [4.0]])?.triangular_solve(&a, true, false, false)?;",
                 "assert_close(&made[0], [[1.0], [1.0]]);",
-            ]
+            ],
         }
     }};
 }

@@ -1,27 +1,27 @@
-//! The in-place forms of rows, by the row's flags.
+//! The in-place forms of rows, by the row's `in_place`.
 //!
-//! Part of what [`define_ops`](super::define_ops) makes of a row; what the flags mean is said there.
+//! Part of what [`define_ops`](super::define_ops) makes of a row; what the words mean is said in `engine/rows`.
 
 macro_rules! define_in_place {
     // The result of complex numbers is real, which is not written over them.
-    ([inplace of_reals $($flag:ident)*] $name:ident $run:tt ($($p:ident: $k:ident,)*)) => {
+    (of_reals $name:ident $run:tt ($($p:ident: $k:ident,)*)) => {
         impl $crate::Tensor {
             $crate::ops::macros::in_place_method!{ $name ($($p: $k,)*) $crate::in_place::refuse_complex }
         }
     };
     // Of doubles is the result, of narrower numbers it is not.
-    ([inplace of_doubles $($flag:ident)*] $name:ident $run:tt ($($p:ident: $k:ident,)*)) => {
+    (of_doubles $name:ident $run:tt ($($p:ident: $k:ident,)*)) => {
         impl $crate::Tensor {
             $crate::ops::macros::in_place_method!{ $name ($($p: $k,)*) $crate::in_place::refuse_narrower }
         }
     };
-    ([inplace $($flag:ident)*] $name:ident $run:tt ($($p:ident: $k:ident,)*)) => {
+    (yes $name:ident $run:tt ($($p:ident: $k:ident,)*)) => {
         impl $crate::Tensor {
             $crate::ops::macros::in_place_method!{ $name ($($p: $k,)*) }
         }
     };
     // The body itself writes in place where its first argument says so.
-    ([updates $($flag:ident)*] $name:ident ($run:path) ($($p:ident: $k:ident,)*)) => {
+    (body $name:ident ($run:path) ($($p:ident: $k:ident,)*)) => {
         impl $crate::Tensor {
             pastey::paste! {
                 #[doc = concat!("In-place form of [`Tensor::", stringify!($name), "`]: the result is written to `self`.")]
@@ -34,7 +34,7 @@ macro_rules! define_in_place {
             }
         }
     };
-    ([compares $($flag:ident)*] $name:ident $run:tt ($p:ident: Operand,)) => {
+    (comparison $name:ident $run:tt ($p:ident: Operand,)) => {
         impl $crate::Tensor {
             pastey::paste! {
                 #[doc = concat!("In-place form of [`Tensor::", stringify!($name), "`]: the result is written to `self`.")]
@@ -45,7 +45,7 @@ macro_rules! define_in_place {
             }
         }
     };
-    ([unrecorded $($flag:ident)*] $name:ident $run:tt ($($p:ident: $k:ident,)*)) => {
+    (unrecorded $name:ident $run:tt ($($p:ident: $k:ident,)*)) => {
         impl $crate::Tensor {
             pastey::paste! {
                 #[doc = concat!("In-place form of [`Tensor::", stringify!($name), "`]: the result is written to `self`. As in PyTorch the tape has nothing of it, and leaves that require gradients are taken too.")]
@@ -60,7 +60,7 @@ macro_rules! define_in_place {
         }
     };
     // Nothing is written: the tensor itself becomes the view.
-    ([restrides $($flag:ident)*] $name:ident $run:tt ($($p:ident: $k:ident,)*)) => {
+    (view $name:ident $run:tt ($($p:ident: $k:ident,)*)) => {
         impl $crate::Tensor {
             pastey::paste! {
                 #[doc = concat!("In-place form of [`Tensor::", stringify!($name), "`]: this handle becomes the view. Other handles on the tensor keep its former shape.")]
@@ -73,10 +73,7 @@ macro_rules! define_in_place {
             }
         }
     };
-    ([$other:ident $($flag:ident)*] $name:ident $run:tt $sig:tt) => {
-        $crate::ops::macros::define_in_place!{ [$($flag)*] $name $run $sig }
-    };
-    ([] $name:ident $run:tt $sig:tt) => {};
+    (none $name:ident $run:tt $sig:tt) => {};
 }
 
 macro_rules! in_place_method {

@@ -84,11 +84,11 @@ macro_rules! function_item {
 /// The row's function: body and, unless it is for methods only, the Python function.
 macro_rules! bind_function {
     // What makes new tensors also takes requires_grad. Sizes may be listed: zeros(2, 3).
-    ($docs:tt $name:ident ($p:ident: Sizes $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?) $ret:ident [nograd $($flag:ident)*] [$($out:ident)?]) => {
+    ($docs:tt $name:ident ($p:ident: Sizes $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?) $ret:ident creates [$($out:ident)?]) => {
         bind_function! { @new $docs $name py [$($out)?] [*args, $p = Arg::MISSING,] [args: &Bound<'py, PyTuple>, $p: Arg<'_, 'py>,]
             [let $p = listed(At { op: OP, arg: stringify!($p) }, args, $p)?;] ($p: Sizes) ($($($kp: $kk = $kd),*)?) }
     };
-    ($docs:tt $name:ident ($($p:ident: $k:ident $(= $d:expr)?),* $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?) $ret:ident [nograd $($flag:ident)*] [$($out:ident)?]) => {
+    ($docs:tt $name:ident ($($p:ident: $k:ident $(= $d:expr)?),* $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?) $ret:ident creates [$($out:ident)?]) => {
         bind_function! { @new $docs $name py [$($out)?] [$($p $(= missing!($d))?,)* *,] [$($p: Arg<'_, 'py>,)*]
             [$(let $p = convert_arg!(py OP $p $k $($d)?);)*] ($($p: $k),*) ($($($kp: $kk = $kd),*)?) }
     };
@@ -120,7 +120,7 @@ macro_rules! bind_function {
         }
     };
     // The tensors one by one, or as one sequence: atleast_1d(x, y).
-    ([$($doc:tt)*] $name:ident ($p:ident: Tensors $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?) $ret:ident [variadic $($flag:ident)*] [$($out:ident)?]) => {
+    ([$($doc:tt)*] $name:ident ($p:ident: Tensors $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?) $ret:ident variadic [$($out:ident)?]) => {
         $($doc)*
         #[pyfunction]
         #[pyo3(signature = (*$p, $($($kp = missing!($kd),)*)? $($out = Arg::MISSING)?))]
@@ -144,7 +144,7 @@ macro_rules! bind_function {
         }
     };
     // An equation, then the tensors one by one or as one sequence.
-    ([$($doc:tt)*] $name:ident ($t:ident: Text, $p:ident: Tensors) $ret:ident [variadic $($flag:ident)*] $out:tt) => {
+    ([$($doc:tt)*] $name:ident ($t:ident: Text, $p:ident: Tensors) $ret:ident variadic $out:tt) => {
         $($doc)*
         #[pyfunction]
         #[pyo3(signature = ($t, *$p))]
@@ -165,7 +165,7 @@ macro_rules! bind_function {
             results::$ret(py, OP, made)
         }
     };
-    ($docs:tt $name:ident $sig:tt $ret:ident $flags:tt $out:tt) => {
+    ($docs:tt $name:ident $sig:tt $ret:ident $call:ident $out:tt) => {
         with_others! { function_item ($docs $name $ret $out) $sig }
     };
 }
@@ -314,126 +314,48 @@ macro_rules! bind_restride {
     };
 }
 
-/// What a row gives, by its form and flags. `$out` is `[out]` where the family's functions write to one.
+/// What a row gives Python: a function, a method, a method that writes in place. `$out` is `[out]` where the function writes
+/// to one, `[out parameter]` where it does so only with that parameter.
 macro_rules! bind_row {
-    // Functions that write to nothing, and those that do where an argument is given.
-    ($form:ident $docs:tt $name:ident $sig:tt $ret:ident [no_out $($flag:ident)*] $out:tt) => {
-        bind_row! { $form $docs $name $sig $ret [$($flag)*] [] }
+    (function $docs:tt $name:ident $sig:tt $ret:ident $call:ident $in_place:ident $python:ident $out:tt) => {
+        bind_function! { $docs $name $sig $ret $call $out }
     };
-    ($form:ident $docs:tt $name:ident $sig:tt $ret:ident [out_with $with:ident $($flag:ident)*] [$out:ident]) => {
-        bind_row! { $form $docs $name $sig $ret [$($flag)*] [$out $with] }
-    };
-    // What these say the schema holds.
-    ($form:ident $docs:tt $name:ident $sig:tt $ret:ident [old_numbers $($flag:ident)*] $out:tt) => {
-        bind_row! { $form $docs $name $sig $ret [$($flag)*] $out }
-    };
-    ($form:ident $docs:tt $name:ident $sig:tt $ret:ident [steps $($flag:ident)*] $out:tt) => {
-        bind_row! { $form $docs $name $sig $ret [$($flag)*] $out }
-    };
-    ($form:ident $docs:tt $name:ident $sig:tt $ret:ident [own_out $($flag:ident)*] $out:tt) => {
-        bind_row! { $form $docs $name $sig $ret [$($flag)*] $out }
-    };
-    ($form:ident $docs:tt $name:ident $sig:tt $ret:ident [casts_out $($flag:ident)*] $out:tt) => {
-        bind_row! { $form $docs $name $sig $ret [$($flag)*] $out }
-    };
-    ($form:ident $docs:tt $name:ident $sig:tt $ret:ident [out_rule $($flag:ident)*] $out:tt) => {
-        bind_row! { $form $docs $name $sig $ret [$($flag)*] $out }
-    };
-    (function $docs:tt $name:ident $sig:tt $ret:ident $flags:tt $out:tt) => {
-        bind_function! { $docs $name $sig $ret $flags $out }
-    };
-    (method $docs:tt $name:ident $sig:tt $ret:ident [nograd only_method] $out:tt) => {
+    (method $docs:tt $name:ident $sig:tt $ret:ident $call:ident $in_place:ident all $out:tt) => {
+        bind_row! { @function $docs $name $sig $ret $out }
         bind_method! { $docs $name $sig $ret }
+        bind_row! { @in_place $in_place $name $sig }
     };
-    (method $docs:tt $name:ident $sig:tt $ret:ident [only_method] $out:tt) => {
+    (method $docs:tt $name:ident $sig:tt $ret:ident $call:ident $in_place:ident function $out:tt) => {
+        bind_row! { @function $docs $name $sig $ret $out }
+        bind_row! { @in_place $in_place $name $sig }
+    };
+    (method $docs:tt $name:ident $sig:tt $ret:ident $call:ident $in_place:ident method $out:tt) => {
         bind_method! { $docs $name $sig $ret }
+        bind_row! { @in_place $in_place $name $sig }
     };
-    (method $docs:tt $name:ident ($($sig:tt)*) $ret:ident [inplace only_method] $out:tt) => {
-        bind_method! { $docs $name ($($sig)*) $ret }
-        bind_in_place! { $name ($($sig)*) }
-    };
-    (method $docs:tt $name:ident ($($sig:tt)*) $ret:ident [inplace only_function] $out:tt) => {
-        bind_row! { @function $docs $name ($($sig)*) $ret $out }
-        bind_in_place! { $name ($($sig)*) }
-    };
-    (method $docs:tt $name:ident $sig:tt $ret:ident [inplace only_inplace nograd] $out:tt) => {
+    (method $docs:tt $name:ident $sig:tt $ret:ident $call:ident $in_place:ident in_place $out:tt) => {
         bind_in_place! { $docs $name $sig }
-    };
-    (method $docs:tt $name:ident $sig:tt $ret:ident [inplace nograd] $out:tt) => {
-        bind_row! { method $docs $name $sig $ret [inplace] $out }
-    };
-    (method $docs:tt $name:ident ($($sig:tt)*) $ret:ident [$(nograd)? only_function] $out:tt) => {
-        bind_row! { @function $docs $name ($($sig)*) $ret $out }
-    };
-    (method $docs:tt $name:ident ($($sig:tt)*) $ret:ident [restrides] $out:tt) => {
-        bind_row! { method $docs $name ($($sig)*) $ret [] $out }
-        bind_restride! { $name ($($sig)*) }
-    };
-    (method $docs:tt $name:ident $sig:tt $ret:ident [inplace of_reals] $out:tt) => {
-        bind_row! { method $docs $name $sig $ret [inplace] $out }
-    };
-    (method $docs:tt $name:ident $sig:tt $ret:ident [inplace of_doubles] $out:tt) => {
-        bind_row! { method $docs $name $sig $ret [inplace] $out }
-    };
-    (method $docs:tt $name:ident $sig:tt $ret:ident [compares] $out:tt) => {
-        bind_row! { method $docs $name $sig $ret [inplace] $out }
-    };
-    (method $docs:tt $name:ident $sig:tt $ret:ident [unrecorded] $out:tt) => {
-        bind_row! { method $docs $name $sig $ret [inplace] $out }
-    };
-    (method $docs:tt $name:ident $sig:tt $ret:ident [updates] $out:tt) => {
-        bind_row! { method $docs $name $sig $ret [inplace] $out }
-    };
-    (method $docs:tt $name:ident ($($sig:tt)*) $ret:ident [inplace] $out:tt) => {
-        bind_row! { @function $docs $name ($($sig)*) $ret $out }
-        bind_method! { $docs $name ($($sig)*) $ret }
-        bind_in_place! { $name ($($sig)*) }
-    };
-    (method $docs:tt $name:ident ($($sig:tt)*) $ret:ident [$(nograd)?] $out:tt) => {
-        bind_row! { @function $docs $name ($($sig)*) $ret $out }
-        bind_method! { $docs $name ($($sig)*) $ret }
     };
     // The function of a method row: its first parameter is `input`.
     (@function $docs:tt $name:ident () $ret:ident $out:tt) => {
-        bind_function! { $docs $name (input: Tensor) $ret [] $out }
+        bind_function! { $docs $name (input: Tensor) $ret plain $out }
     };
     (@function $docs:tt $name:ident (; $($kw:tt)*) $ret:ident $out:tt) => {
-        bind_function! { $docs $name (input: Tensor; $($kw)*) $ret [] $out }
+        bind_function! { $docs $name (input: Tensor; $($kw)*) $ret plain $out }
     };
     (@function $docs:tt $name:ident ($($sig:tt)*) $ret:ident $out:tt) => {
-        bind_function! { $docs $name (input: Tensor, $($sig)*) $ret [] $out }
+        bind_function! { $docs $name (input: Tensor, $($sig)*) $ret plain $out }
     };
-}
-
-/// `[out]` for families whose functions write to one in PyTorch.
-macro_rules! with_out {
-    ("view" $($row:tt)*) => { bind_row! { $($row)* [] } };
-    ("transfer" $($row:tt)*) => { bind_row! { $($row)* [] } };
-    ("conv" $($row:tt)*) => { bind_row! { $($row)* [] } };
-    // Of these PyTorch's functions write to one where they are native ones.
-    ("pool" $form:ident $docs:tt $name:ident $sig:tt $ret:ident [own_out]) => {
-        bind_row! { $form $docs $name $sig $ret [] [out] }
-    };
-    ("pool" $($row:tt)*) => { bind_row! { $($row)* [] } };
-    ("norm" $($row:tt)*) => { bind_row! { $($row)* [] } };
-    ("loss" $($row:tt)*) => { bind_row! { $($row)* [] } };
-    ("quantized" $($row:tt)*) => { bind_row! { $($row)* [] } };
-    ($family:tt $($row:tt)*) => { bind_row! { $($row)* [out] } };
+    (@in_place none $name:ident $sig:tt) => {};
+    (@in_place view $name:ident $sig:tt) => { bind_restride! { $name $sig } };
+    (@in_place $writes:ident $name:ident $sig:tt) => { bind_in_place! { $name $sig } };
 }
 
 /// Adds a row's function to the module, if it has one.
 macro_rules! add_row {
-    ($m:ident $form:ident $name:ident [old_numbers $($flag:ident)*]) => { add_row! { $m $form $name [$($flag)*] } };
-    ($m:ident $form:ident $name:ident [no_out $($flag:ident)*]) => { add_row! { $m $form $name [$($flag)*] } };
-    ($m:ident $form:ident $name:ident [out_with $with:ident $($flag:ident)*]) => { add_row! { $m $form $name [$($flag)*] } };
-    ($m:ident $form:ident $name:ident [steps $($flag:ident)*]) => { add_row! { $m $form $name [$($flag)*] } };
-    ($m:ident $form:ident $name:ident [own_out $($flag:ident)*]) => { add_row! { $m $form $name [$($flag)*] } };
-    ($m:ident $form:ident $name:ident [casts_out $($flag:ident)*]) => { add_row! { $m $form $name [$($flag)*] } };
-    ($m:ident $form:ident $name:ident [out_rule $($flag:ident)*]) => { add_row! { $m $form $name [$($flag)*] } };
-    ($m:ident method $name:ident [only_method]) => {};
-    ($m:ident method $name:ident [nograd only_method]) => {};
-    ($m:ident method $name:ident [inplace only_inplace nograd]) => {};
-    ($m:ident $form:ident $name:ident $flags:tt) => {
+    ($m:ident method $name:ident method) => {};
+    ($m:ident method $name:ident in_place) => {};
+    ($m:ident $form:ident $name:ident $python:ident) => {
         $m.add_function(wrap_pyfunction!(self::$name, $m)?)?;
     };
 }
@@ -443,16 +365,18 @@ macro_rules! bind {
     ($family:tt $($Enum:ident)? :
         $(
             $(#[doc = $doc:literal])+
-            $form:ident $name:ident $sig:tt -> $ret:ident { [$($flag:ident)*] $($rest:tt)* }
+            $form:ident $name:ident $sig:tt -> $ret:ident {
+                $flags:tt $call:ident $in_place:ident $python:ident $out:tt $($rest:tt)*
+            }
         )*
     ) => {
-        $(with_out! { $family $form [$(#[doc = $doc])+ #[doc = lucid::op_doc!(python $name)]] $name $sig $ret [$($flag)*] })*
+        $(bind_row! { $form [$(#[doc = $doc])+ #[doc = lucid::op_doc!(python $name)]] $name $sig $ret $call $in_place $python $out })*
 
         // PyTorch has functions whose names say that they are not safe.
         #[allow(clippy::unsafe_removed_from_name)]
         pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
             let _ = m;
-            $(add_row! { m $form $name [$($flag)*] })*
+            $(add_row! { m $form $name $python })*
             Ok(())
         }
     };

@@ -15,6 +15,7 @@ LAYERS = (
     "mlx-ffi",
     "lucid-core",
     "lucid-derive",
+    "lucid-rows",
     "lucid-fft",
     "lucid-ir",
     "lucid-cpu",
