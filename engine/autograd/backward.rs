@@ -5,7 +5,7 @@
 
 use super::accumulate::accumulate;
 use super::anomaly::examined;
-use super::composite_node::Region;
+use super::backward_pass::{call_back, key, Build, ByNode, Pass};
 use super::copy_slices::write_gradient;
 use super::custom::tied;
 use super::node::{Ctx, Edge, Grads, Kind, Node, Saved};
@@ -13,13 +13,12 @@ use super::record::pieces_gradient;
 use super::unbroadcast::{unbroadcast, unbroadcast_all};
 use super::{grad_dtype, grad_enabled, modes, with_grad};
 use crate::batching;
+use crate::compat::composite_node::Region;
 use crate::ops::OpRow;
 use crate::{sparse, Error, Result, Scalar, Tensor};
 use smallvec::SmallVec;
-use std::cell::{Cell, RefCell};
 use std::collections::hash_map::Entry;
-use std::collections::{BinaryHeap, HashMap, HashSet};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::collections::{BinaryHeap, HashSet};
 use std::sync::Arc;
 
 /// What is left after a walk.
@@ -29,31 +28,6 @@ pub struct BackwardOptions {
     pub graph: bool,
     /// Record the walk, for gradients of gradients. Keeps the graph too.
     pub create_graph: bool,
-}
-
-/// Hashes an address by a multiplication: nodes are looked up once per edge.
-#[derive(Default)]
-struct AddressHasher(u64);
-
-impl Hasher for AddressHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        for &b in bytes {
-            self.write_usize(b as usize);
-        }
-    }
-    fn write_usize(&mut self, n: usize) {
-        self.0 = (self.0 ^ n as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_right(23);
-    }
-}
-
-type Build = BuildHasherDefault<AddressHasher>;
-type ByNode<T> = HashMap<*const Node, T, Build>;
-
-fn key(node: &Arc<Node>) -> *const Node {
-    Arc::as_ptr(node)
 }
 
 /// Adds the gradients of `tensors` to their leaves, or to `inputs` alone where given. Each of `grads` weighs its tensor;
@@ -248,83 +222,6 @@ fn edges_of<'n>(node: &'n Arc<Node>, wanted: Option<InputMask<'_>>) -> &'n [Opti
         Some(ends) if ends.contains(&key(node)) => &[],
         _ => &node.edges,
     }
-}
-
-thread_local! {
-    /// The nodes that the passes running in this thread will reach, the innermost last, and how many passes there were. Then the
-    /// running ones' numbers, and whether chosen gradients alone are asked of them.
-    static REACHED: RefCell<Vec<HashSet<*const Node, Build>>> = const { RefCell::new(Vec::new()) };
-    static PASSES: Cell<u64> = const { Cell::new(0) };
-    static PASS: RefCell<Vec<(u64, bool)>> = const { RefCell::new(Vec::new()) };
-}
-
-/// What a backward pass does when all gradients are there.
-pub type Callback = Box<dyn FnOnce() -> Result<()>>;
-
-thread_local! {
-    /// What the passes running in this thread do at their end, the innermost last.
-    static CALLBACKS: RefCell<Vec<Vec<Callback>>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Has `call` called when the backward pass that runs in this thread has made all its gradients; its error is the pass's.
-///
-/// # Errors
-/// [`Error::Runtime`] where no pass runs.
-pub fn queue_callback(call: Callback) -> Result<()> {
-    CALLBACKS.with_borrow_mut(|stack| match stack.last_mut() {
-        Some(own) => {
-            own.push(call);
-            Ok(())
-        }
-        None => Err(Error::runtime("queue_callback", "Final callbacks can only be installed during backward pass.")),
-    })
-}
-
-/// Calls what was queued in the innermost pass, and what that queues.
-fn call_back() -> Result<()> {
-    loop {
-        let queued = CALLBACKS.with_borrow_mut(|stack| stack.last_mut().map(std::mem::take)).unwrap_or_default();
-        if queued.is_empty() {
-            return Ok(());
-        }
-        queued.into_iter().try_for_each(|call| call())?;
-    }
-}
-
-/// A pass that runs in this thread.
-struct Pass;
-
-impl Pass {
-    fn begin(reached: HashSet<*const Node, Build>, chosen: bool) -> Pass {
-        PASSES.set(PASSES.get() + 1);
-        PASS.with_borrow_mut(|passes| passes.push((PASSES.get(), chosen)));
-        CALLBACKS.with_borrow_mut(|stack| stack.push(Vec::new()));
-        REACHED.with_borrow_mut(|stack| stack.push(reached));
-        Pass
-    }
-}
-
-impl Drop for Pass {
-    fn drop(&mut self) {
-        PASS.with_borrow_mut(Vec::pop);
-        drop(CALLBACKS.with_borrow_mut(Vec::pop));
-        drop(REACHED.with_borrow_mut(Vec::pop));
-    }
-}
-
-/// The number of the pass that runs in this thread, 0 where none does.
-pub fn current_pass() -> u64 {
-    PASS.with_borrow(|passes| passes.last().map_or(0, |&(number, _)| number))
-}
-
-/// Does a pass run in this thread, be it around others, that is asked for chosen gradients alone?
-pub fn chosen_alone() -> bool {
-    PASS.with_borrow(|passes| passes.iter().any(|&(_, chosen)| chosen))
-}
-
-/// Will the pass that runs in this thread reach the node?
-pub(crate) fn reaches(node: &Arc<Node>) -> Option<bool> {
-    REACHED.with_borrow(|stack| stack.last().map(|reached| reached.contains(&key(node))))
 }
 
 /// How often each node will receive a gradient, and which of them lead to a target.

@@ -90,7 +90,7 @@ impl GraphNode {
     }
 
     /// The primitive, where it is all of the op that was called.
-    pub(super) fn whole(&self) -> Option<&Prim> {
+    pub(crate) fn whole(&self) -> Option<&Prim> {
         let Kind::Op(prim) = &self.0.kind else { return None };
         let product = matches!(prim, Prim::Contract(ContractOp::MatMul { .. }));
         let is_it = |called: OpCall| {
@@ -101,12 +101,12 @@ impl GraphNode {
     }
 
     /// The name of input `i`.
-    pub(super) fn input_name(&self, i: usize) -> Option<&'static str> {
+    pub(crate) fn input_name(&self, i: usize) -> Option<&'static str> {
         self.input_param(i).map(|(name, _)| name)
     }
 
     /// The name of input `i`, and what the op takes there.
-    pub(super) fn input_param(&self, i: usize) -> Option<(&'static str, &'static str)> {
+    pub(crate) fn input_param(&self, i: usize) -> Option<(&'static str, &'static str)> {
         let prim = self.whole()?;
         if matches!(prim, Prim::Contract(ContractOp::MatMul { .. })) {
             return ["self", "mat2"].get(i).map(|name| (*name, "Tensor"));
@@ -201,7 +201,7 @@ impl GraphNode {
 
     /// Will the backward pass that runs in this thread reach the node? `None` where none runs.
     pub fn is_reached(&self) -> Option<bool> {
-        super::backward::reaches(&self.0)
+        super::backward_pass::reaches(&self.0)
     }
 
     /// A handle that does not keep the node.

@@ -112,7 +112,7 @@ impl Extra {
     }
 
     /// Does anything wait for the node to have run?
-    pub(super) fn has_after(&self) -> bool {
+    pub(crate) fn has_after(&self) -> bool {
         let after = |(_, hook): &(u64, Registered)| matches!(hook, Registered::After(_));
         self.0.lock().as_ref().is_some_and(|parts| parts.hooks.iter().any(after))
     }

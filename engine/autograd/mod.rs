@@ -1,8 +1,8 @@
 //! The dynamic tape: what was computed from what, and the gradients that follow.
 //!
 //! `node` is the graph, `auto` a tensor's place on it, `record` writes it while ops run, `run` walks it backwards, `hooks`
-//! watch, `copy_slices` goes back through writes, `custom` adds functions with gradients of their own, `graph` shows it with what
-//! `call` tells, the steps of a call as one `region`, `host_refs` tells garbage collectors what its hooks hold, `forward` carries
+//! watch, `copy_slices` goes back through writes, `custom` adds functions with gradients of their own, `graph` shows it as
+//! `compat` says, `host_refs` tells garbage collectors what its hooks hold, `forward` carries
 //! tangents along, at the `levels` that are open, `reach` knows what leaf a history goes back to.
 //! Rules stand in the op table and are written in tensor ops, so with `create_graph` the walk is itself recorded. No walk and no
 //! drop recurses.
@@ -11,10 +11,11 @@ mod accumulate;
 mod anomaly;
 mod autograd_meta;
 mod backward;
-mod composite_node;
+mod backward_pass;
 mod copy_slices;
 mod custom;
 mod dual_level;
+mod dual_tensor;
 pub(crate) mod forward;
 mod grad_dtype;
 mod graph;
@@ -23,11 +24,11 @@ mod host_refs;
 mod modes;
 mod node;
 mod record;
-pub(crate) mod saved_attributes;
 mod transform_leaf;
 mod transforms;
-mod unbroadcast;
+pub(crate) mod unbroadcast;
 
+pub use crate::compat::saved_attributes::SavedArg;
 pub(crate) use autograd_meta::{Auto, Origin};
 pub use custom::{custom, rewritten, Backward, CustomNode, Record};
 pub(crate) use custom::{flat, leading_nowhere, refuse_recorded, refusing};
@@ -35,8 +36,9 @@ pub use dual_level::{
     close_level, enter_dual_level, exit_dual_level, forward_active, forward_enabled, leave_level, open_level,
     set_bound, set_forward_enabled,
 };
+pub use dual_tensor::{make_dual, set_tangent, unpack_dual};
 pub(crate) use forward::carries;
-pub use forward::{cut, make_dual, set_tangent, unpack_dual};
+pub use forward::cut;
 pub use graph::{GraphNode, WeakNode};
 pub use hooks::{GradList, Hook, LeafHook, PostHook, PreHook};
 pub use host_refs::{clear_node_hosts, clear_tensor_hosts, visit_node_hosts, visit_tensor_hosts, HostRef};
@@ -46,14 +48,15 @@ pub use modes::{
     packing, pop_packing, push_packing, restore_mode, set_detect_anomaly, set_grad_enabled, set_inference_mode,
     set_layout_enforced, set_tracer, Former, Pack, SavedTensorHooks, Tracer, Unpack,
 };
-pub(crate) use modes::{op_name, piecewise_linear, with_grad, with_grad_layout, GradLayoutGuard, GradLayoutRule};
-pub(crate) use node::{Ctx, Edge, Grads, Kind, Node, SplitInfo};
+pub(crate) use modes::{
+    called, op_name, piecewise_linear, with_grad, with_grad_layout, GradLayoutGuard, GradLayoutRule,
+};
+pub(crate) use node::{Ctx, Edge, Grads, InputMeta, Kind, Node, SavedTensor, SplitInfo};
 pub(crate) use record::{
     apart, as_input, before, check_followed, check_in_place, edge_of, has_seen, record, record_fill, record_pieces,
     record_view, record_write, requires_grad, unviewed,
 };
 pub use record::{custom_view, handed_out};
-pub use saved_attributes::SavedArg;
 
 /// Is there something to carry on for what is computed from `t`: a gradient that is recorded, or a tangent?
 pub(crate) fn is_followed(t: &crate::Tensor) -> bool {
@@ -64,5 +67,6 @@ pub use transforms::{
     check_hooks, check_untransformed, current_transform, enter_transform, is_transformed, leave_transform, Transform,
 };
 
-pub use backward::{backward, chosen_alone, current_pass, grad, grad_apart, queue_callback, BackwardOptions};
+pub use backward::{backward, grad, grad_apart, BackwardOptions};
+pub use backward_pass::{chosen_alone, current_pass, queue_callback};
 pub use transform_leaf::{leads_elsewhere, retire};

@@ -322,7 +322,7 @@ pub(crate) fn op_name() -> Option<&'static str> {
 }
 
 /// The call that is at work.
-pub(super) fn called() -> Option<OpCall> {
+pub(crate) fn called() -> Option<OpCall> {
     TAPE.with(|tape| tape.name.get())
 }
 

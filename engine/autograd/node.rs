@@ -272,7 +272,7 @@ pub(crate) struct Node {
     pub(crate) saved: Mutex<Saved>,
     pub(crate) extra: Extra,
     /// What it was called with, where that says more than the row's defaults.
-    pub(crate) told: OnceLock<super::saved_attributes::Call>,
+    pub(crate) told: OnceLock<crate::compat::saved_attributes::Call>,
 }
 
 impl Node {

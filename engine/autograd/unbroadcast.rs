@@ -7,7 +7,7 @@ use crate::MemoryFormat;
 use crate::{Error, Result, Tensor};
 
 /// Sums what was broadcast and casts what was promoted, to the dtype that is taken where it goes.
-pub(super) fn unbroadcast(g: Tensor, meta: &InputMeta, edge: Option<&Edge>) -> Result<Tensor> {
+pub(crate) fn unbroadcast(g: Tensor, meta: &InputMeta, edge: Option<&Edge>) -> Result<Tensor> {
     let g = if g.shape() == meta.shape.as_slice() { g } else { sum_to_shape(&g, &meta.shape)? };
     let g = match edge {
         Some(edge) => grad_dtype::cast(edge, g, meta.dtype)?,

@@ -303,12 +303,12 @@ macro_rules! define_fn {
         {
             $(let $p = $crate::ops::macros::pass!($k $p);)*
             $($(let $kp = $crate::ops::macros::pass!($kk $kp);)*)?
-            let _name = $crate::autograd::saved_attributes::naming!([$($flag)*] $name $(, $p: $k)* $($(, $kp: $kk)*)?);
+            let _name = $crate::compat::call_macros::naming!([$($flag)*] $name $(, $p: $k)* $($(, $kp: $kk)*)?);
             let made = (|| {
                 $crate::ops::macros::with_autocast!{ $amp $run [$($extra),*] input: Tensor $(, $p: $k)* $($(, $kp: $kk)*)? }
                 $run($($extra,)* input, $($p,)* $($($kp),*)?)
             })();
-            $crate::autograd::saved_attributes::tell_call!{ made $ret _name $name [input] $(($p $k $($d)?))* $($(($kp $kk $kd))*)? }
+            $crate::compat::call_macros::tell_call!{ made $ret _name $name [input] $(($p $k $($d)?))* $($(($kp $kk $kd))*)? }
             made.map_err(|e| $crate::autograd::before($crate::ops::macros::plain(stringify!($name)), e, input))
         }
         impl $crate::Tensor {
@@ -336,12 +336,12 @@ macro_rules! define_fn {
         {
             $(let $p = $crate::ops::macros::pass!($k $p);)*
             $($(let $kp = $crate::ops::macros::pass!($kk $kp);)*)?
-            let _name = $crate::autograd::saved_attributes::naming!([$($flag)*] $name $(, $p: $k)* $($(, $kp: $kk)*)?);
+            let _name = $crate::compat::call_macros::naming!([$($flag)*] $name $(, $p: $k)* $($(, $kp: $kk)*)?);
             let made = (|| {
                 $crate::ops::macros::with_autocast!{ $amp $run [$($extra),*] $($p: $k),* $(, $($kp: $kk),*)? }
                 $run($($extra,)* $($p,)* $($($kp),*)?)
             })();
-            $crate::autograd::saved_attributes::tell_call!{ made $ret _name $name [] $(($p $k $($d)?))* $($(($kp $kk $kd))*)? }
+            $crate::compat::call_macros::tell_call!{ made $ret _name $name [] $(($p $k $($d)?))* $($(($kp $kk $kd))*)? }
             made
         }
     };

@@ -21,6 +21,7 @@ mod math;
 mod math32;
 mod math64;
 mod memory;
+mod offsets;
 mod reduce;
 pub mod shared_memory;
 mod strips;

@@ -4,35 +4,8 @@
 //! registers. Invariant: the public functions check every bound once, before the loops.
 
 use super::lanes::Lanes;
+pub use super::offsets::Offsets;
 use std::ops::Add;
-
-/// Where the terms of a sum lie, relative to a place.
-#[derive(Debug)]
-pub struct Offsets {
-    list: Vec<usize>,
-    most: usize,
-}
-
-impl Offsets {
-    /// From the distances.
-    pub fn new(list: Vec<usize>) -> Offsets {
-        Offsets { most: list.iter().copied().max().unwrap_or(0), list }
-    }
-
-    /// How many.
-    pub fn len(&self) -> usize {
-        self.list.len()
-    }
-
-    /// Elements that are read, from the first on, for the place before `end`.
-    pub fn reach(&self, end: usize) -> usize {
-        if self.list.is_empty() {
-            0
-        } else {
-            self.most + end
-        }
-    }
-}
 
 /// The most elements that a tile of sums has.
 pub const TILE: usize = 512;

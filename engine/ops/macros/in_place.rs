@@ -28,7 +28,7 @@ macro_rules! define_in_place {
                 #[allow(clippy::too_many_arguments, clippy::extra_unused_lifetimes)]
                 pub fn [<$name _>]<'op>(&self, $($p: $crate::ops::macros::arg!($k),)*) -> $crate::Result<()> {
                     $(let $p = $crate::ops::macros::pass!($k $p);)*
-                    let _name = $crate::autograd::saved_attributes::naming!([] $name $(, $p: $k)*);
+                    let _name = $crate::compat::call_macros::naming!([] $name $(, $p: $k)*);
                     $run($crate::ops::index::Target::Itself, self, $($p),*).map(drop)
                 }
             }
@@ -67,7 +67,7 @@ macro_rules! define_in_place {
                 #[allow(clippy::too_many_arguments, clippy::extra_unused_lifetimes)]
                 pub fn [<$name _>]<'op>(&mut self, $($p: $crate::ops::macros::arg!($k),)*) -> $crate::Result<()> {
                     $(let $p = $crate::ops::macros::pass!($k $p);)*
-                    let _name = $crate::autograd::saved_attributes::naming!([] [<$name _>] $(, $p: $k)*);
+                    let _name = $crate::compat::call_macros::naming!([] [<$name _>] $(, $p: $k)*);
                     self.become_view(concat!(stringify!($name), "_"), |x| self::$name(x, $($p),*))
                 }
             }

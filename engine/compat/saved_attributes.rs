@@ -3,9 +3,7 @@
 //! Only arguments that differ from the row's default: most calls have nothing to tell. Tensors are not kept alive by it, and
 //! are told of ops alone that are made of others: by them what these saved is found. Gradient rules do not read it.
 
-use super::graph::GraphNode;
-use super::node::{Kind, Node, SavedTensor};
-use super::record::{edge_of, requires_grad};
+use crate::autograd::{edge_of, requires_grad, GraphNode, Kind, Node, SavedTensor};
 use crate::ops::schema::Param;
 use crate::ops::{NormOrder, Operand, Sections};
 use crate::tensor::Inner;
@@ -135,7 +133,7 @@ pub(crate) fn tell(
     made_of: bool,
     tell: impl FnOnce(bool) -> SavedAttributes,
 ) {
-    if !super::grad_enabled() {
+    if !crate::autograd::grad_enabled() {
         return;
     }
     let mut tell = Some(tell);
@@ -148,7 +146,7 @@ pub(crate) fn tell(
         let Some(called) = &edge.node.called else { return };
         if called.name != op {
             // An op may give back what another one made.
-            if super::modes::called().is_some_and(|now| now.since == called.since) {
+            if crate::autograd::called().is_some_and(|now| now.since == called.since) {
                 let _first = edge.node.told.set(renamed());
             }
             return;
@@ -423,189 +421,3 @@ impl SavedArg {
         }
     }
 }
-
-/// The name of what is recorded from here on, with two bits for each argument behind `input`, the last one's lowest, and whether
-/// the row is one that piecewise_linear.
-macro_rules! naming {
-    ([$($flag:ident)*] $name:ident $(, $p:ident: $k:ident)*) => {{
-        #[allow(unused_mut)]
-        let mut given = 0u64;
-        $(given = (given << 2) | $crate::autograd::saved_attributes::mark!($k $p);)*
-        let given = given | const { $crate::autograd::piecewise_linear($crate::ops::macros::has!(piecewise_linear [$($flag)*])) };
-        match const { $crate::ops::macros::has!(steps [$($flag)*]) } {
-            true => $crate::autograd::OpScope::steps(),
-            false => $crate::autograd::OpScope::of($crate::ops::macros::plain(stringify!($name)), given),
-        }
-    }};
-}
-
-/// What an argument says of which of PyTorch's overloads was called: 0 where it was not given. Tensors are 1, numbers in
-/// a tensor's place 2; one dimension is 1, several are 2.
-macro_rules! mark {
-    (Operand $p:ident) => {
-        $p.mark()
-    };
-    (OptOperand $p:ident) => {
-        $p.map_or(0, |p| p.mark())
-    };
-    (OptDims $p:ident) => {
-        $p.map_or(0, |dims| if dims.len() == 1 { 1 } else { 2 })
-    };
-    (OptDim $p:ident) => {
-        u64::from($p.is_some())
-    };
-    (OptNumber $p:ident) => {
-        u64::from($p.is_some())
-    };
-    (OptText $p:ident) => {
-        u64::from($p.is_some())
-    };
-    (OptTensor $p:ident) => {
-        u64::from($p.is_some())
-    };
-    (Int $p:ident) => {
-        u64::from($p != 0)
-    };
-    (Sections $p:ident) => {
-        u64::from(matches!($p, $crate::ops::Sections::List(_)))
-    };
-    (SomeOperand $p:ident) => {
-        $crate::autograd::saved_attributes::mark!(OptOperand $p)
-    };
-    (SomeDims $p:ident) => {
-        $crate::autograd::saved_attributes::mark!(OptDims $p)
-    };
-    (SomeDim $p:ident) => {
-        $crate::autograd::saved_attributes::mark!(OptDim $p)
-    };
-    (SomeNumber $p:ident) => {
-        $crate::autograd::saved_attributes::mark!(OptNumber $p)
-    };
-    (SomeText $p:ident) => {
-        $crate::autograd::saved_attributes::mark!(OptText $p)
-    };
-    (SomeTensor $p:ident) => {
-        $crate::autograd::saved_attributes::mark!(OptTensor $p)
-    };
-    ($other:ident $p:ident) => {
-        0
-    };
-}
-
-/// Tells the nodes of `$made` the arguments of the op's row, where no other op has called it; of an op that is made of
-/// others also the first tensor's sizes, which its nodes do not have.
-macro_rules! tell_call {
-    ($made:ident $ret:ident $naming:ident $name:ident [$($input:ident)?] $(($p:ident $k:ident $($d:expr)?))*) => {
-        if $naming.is_outermost() && let Ok(made) = &$made {
-            #[allow(dead_code)]
-            const COMPOSITE: bool = !schema::$name.primitive;
-            const NAMED: bool = $crate::ops::macros::has!(Named [$ret]);
-            $crate::autograd::saved_attributes::tell(made, NAMED, $crate::ops::macros::plain(stringify!($name)), COMPOSITE, |tensors| {
-                #[allow(unused_mut)]
-                let mut told = $crate::autograd::saved_attributes::SavedAttributes::new();
-                $(if tensors {
-                    use $crate::autograd::{saved_attributes::SavedAttribute, SavedArg};
-                    let sizes = $input.shape().iter().map(|&n| n as i64).collect();
-                    told.push(("self_sym_sizes", SavedAttribute::Arg(SavedArg::Ints(sizes))));
-                    told.push(("self", $crate::autograd::saved_attributes::argument($input)));
-                })?
-                if tensors {
-                    $($crate::autograd::saved_attributes::tell_tensor!{ told $p $k })*
-                }
-                $($crate::autograd::saved_attributes::tell_argument!{ told $p $k $($d)? })*
-                told
-            });
-        }
-    };
-}
-
-/// One argument, where it is a tensor or several. `None` is told too.
-macro_rules! tell_tensor {
-    ($told:ident $p:ident Tensor) => {
-        $told.push(($crate::ops::macros::plain(stringify!($p)), $crate::autograd::saved_attributes::argument($p)))
-    };
-    ($told:ident $p:ident OptTensor) => {
-        $told.push((
-            $crate::ops::macros::plain(stringify!($p)),
-            match $p {
-                Some(t) => $crate::autograd::saved_attributes::argument(t),
-                None => $crate::autograd::saved_attributes::SavedAttribute::Arg($crate::autograd::SavedArg::Nothing),
-            },
-        ))
-    };
-    ($told:ident $p:ident SomeTensor) => {
-        $crate::autograd::saved_attributes::tell_tensor! { $told $p OptTensor }
-    };
-    ($told:ident $p:ident Operand) => {
-        if let $crate::ops::Operand::Tensor(t) = $p {
-            $told.push(($crate::ops::macros::plain(stringify!($p)), $crate::autograd::saved_attributes::operand(t)));
-        }
-    };
-    ($told:ident $p:ident OptOperand) => {
-        if let Some($crate::ops::Operand::Tensor(t)) = $p {
-            $told.push(($crate::ops::macros::plain(stringify!($p)), $crate::autograd::saved_attributes::operand(t)));
-        }
-    };
-    ($told:ident $p:ident SomeOperand) => {
-        $crate::autograd::saved_attributes::tell_tensor! { $told $p OptOperand }
-    };
-    // They have no name each.
-    ($told:ident $p:ident Tensors) => {
-        $told.extend($p.iter().map(|t| ("", $crate::autograd::saved_attributes::argument(t))))
-    };
-    ($told:ident $p:ident $other:ident) => {};
-}
-
-/// One argument, unless it is a tensor or the default.
-macro_rules! tell_argument {
-    ($told:ident other Operand) => {};
-    ($told:ident $p:ident Operand $($d:expr)?) => { $crate::autograd::saved_attributes::tell_argument!{ @tell $told $p } };
-    ($told:ident $p:ident OptOperand $d:expr) => {
-        if $p.is_some() {
-            $crate::autograd::saved_attributes::tell_argument!{ @tell $told $p }
-        }
-    };
-    ($told:ident $p:ident Number $d:expr) => {
-        if $p != $crate::Scalar::from($d) {
-            $crate::autograd::saved_attributes::tell_argument!{ @tell $told $p }
-        }
-    };
-    ($told:ident $p:ident Sections) => { $crate::autograd::saved_attributes::tell_argument!{ @tell $told $p } };
-    ($told:ident $p:ident Number) => { $crate::autograd::saved_attributes::tell_argument!{ @tell $told $p } };
-    ($told:ident $p:ident Bool $($d:expr)?) => { $crate::autograd::saved_attributes::tell_argument!{ @plain $told $p $($d)? } };
-    ($told:ident $p:ident Whether $($d:expr)?) => { $crate::autograd::saved_attributes::tell_argument!{ @plain $told $p $($d)? } };
-    ($told:ident $p:ident Int $($d:expr)?) => { $crate::autograd::saved_attributes::tell_argument!{ @plain $told $p $($d)? } };
-    ($told:ident $p:ident Float $($d:expr)?) => { $crate::autograd::saved_attributes::tell_argument!{ @plain $told $p $($d)? } };
-    ($told:ident $p:ident Dim $($d:expr)?) => { $crate::autograd::saved_attributes::tell_argument!{ @plain $told $p $($d)? } };
-    ($told:ident $p:ident Dims $($d:expr)?) => { $crate::autograd::saved_attributes::tell_argument!{ @plain $told $p $($d)? } };
-    ($told:ident $p:ident Sizes $($d:expr)?) => { $crate::autograd::saved_attributes::tell_argument!{ @plain $told $p $($d)? } };
-    ($told:ident $p:ident Text $($d:expr)?) => { $crate::autograd::saved_attributes::tell_argument!{ @plain $told $p $($d)? } };
-    ($told:ident $p:ident Start $($d:expr)?) => { $crate::autograd::saved_attributes::tell_argument!{ @plain $told $p $($d)? } };
-    ($told:ident $p:ident OptNumber $($d:expr)?) => { $crate::autograd::saved_attributes::tell_argument!{ @plain $told $p $($d)? } };
-    ($told:ident $p:ident OptInt $($d:expr)?) => { $crate::autograd::saved_attributes::tell_argument!{ @plain $told $p $($d)? } };
-    ($told:ident $p:ident OptFloat $($d:expr)?) => { $crate::autograd::saved_attributes::tell_argument!{ @plain $told $p $($d)? } };
-    ($told:ident $p:ident OptDim $($d:expr)?) => { $crate::autograd::saved_attributes::tell_argument!{ @plain $told $p $($d)? } };
-    ($told:ident $p:ident OptDims $($d:expr)?) => { $crate::autograd::saved_attributes::tell_argument!{ @plain $told $p $($d)? } };
-    ($told:ident $p:ident OptText $($d:expr)?) => { $crate::autograd::saved_attributes::tell_argument!{ @plain $told $p $($d)? } };
-    ($told:ident $p:ident OptOrder $($d:expr)?) => { $crate::autograd::saved_attributes::tell_argument!{ @plain $told $p $($d)? } };
-    ($told:ident $p:ident SomeOperand $($d:expr)?) => { $crate::autograd::saved_attributes::tell_argument!{ $told $p OptOperand $($d)? } };
-    ($told:ident $p:ident SomeNumber $($d:expr)?) => { $crate::autograd::saved_attributes::tell_argument!{ $told $p OptNumber $($d)? } };
-    ($told:ident $p:ident SomeInt $($d:expr)?) => { $crate::autograd::saved_attributes::tell_argument!{ $told $p OptInt $($d)? } };
-    ($told:ident $p:ident SomeDim $($d:expr)?) => { $crate::autograd::saved_attributes::tell_argument!{ $told $p OptDim $($d)? } };
-    ($told:ident $p:ident SomeDims $($d:expr)?) => { $crate::autograd::saved_attributes::tell_argument!{ $told $p OptDims $($d)? } };
-    ($told:ident $p:ident SomeText $($d:expr)?) => { $crate::autograd::saved_attributes::tell_argument!{ $told $p OptText $($d)? } };
-    ($told:ident $p:ident SomeOrder $($d:expr)?) => { $crate::autograd::saved_attributes::tell_argument!{ $told $p OptOrder $($d)? } };
-    // Tensors, dtypes, devices, layouts, generators and what else PyTorch's formulas have no need of.
-    ($told:ident $p:ident $other:ident $($d:expr)?) => {};
-    (@plain $told:ident $p:ident) => { $crate::autograd::saved_attributes::tell_argument!{ @tell $told $p } };
-    (@plain $told:ident $p:ident $d:expr) => {
-        if $p != $d {
-            $crate::autograd::saved_attributes::tell_argument!{ @tell $told $p }
-        }
-    };
-    (@tell $told:ident $p:ident) => {
-        $told.extend($crate::autograd::saved_attributes::known($crate::ops::macros::plain(stringify!($p)), &$p))
-    };
-}
-
-pub(crate) use {mark, naming, tell_argument, tell_call, tell_tensor};

@@ -3,11 +3,9 @@
 //! The steps of a call are those that it numbers alike, seen from the node of its result on; results know that they are, by what
 //! they were told. Recording knows nothing of it.
 
-use super::graph::GraphNode;
-use super::node::{Edge, Grads, InputMeta, Kind, Node};
+use super::node_names::Given;
 use super::saved_attributes::{ArgSource, SavedArg, SavedAttribute};
-use super::unbroadcast::unbroadcast;
-use crate::compat::node_names::Given;
+use crate::autograd::{unbroadcast::unbroadcast, Edge, Grads, GraphNode, InputMeta, Kind, Node};
 use crate::ops::OpRow;
 use crate::{sparse, Result, Tensor};
 use std::collections::hash_map::Entry;
@@ -15,15 +13,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The steps of one call that lead to one of its results.
-pub(super) struct Region {
+pub(crate) struct Region {
     /// The result's, then the others.
-    pub(super) nodes: Vec<Arc<Node>>,
+    pub(crate) nodes: Vec<Arc<Node>>,
     places: HashMap<*const Node, usize>,
 }
 
 impl Node {
     /// Is it a step of the call that `of` was recorded in, and no result of that?
-    pub(super) fn is_within(&self, of: &Node) -> bool {
+    pub(crate) fn is_within(&self, of: &Node) -> bool {
         let (Some(own), Some(called)) = (&self.called, &of.called) else { return false };
         own.since == called.since && self.told.get().is_none()
     }
@@ -31,7 +29,7 @@ impl Node {
 
 impl Region {
     /// Those that `node` stands for.
-    pub(super) fn of(node: &Arc<Node>) -> Region {
+    pub(crate) fn of(node: &Arc<Node>) -> Region {
         let mut nodes = vec![Arc::clone(node)];
         let mut places = HashMap::from([(Arc::as_ptr(node), 0)]);
         let mut at = 0;
@@ -68,7 +66,7 @@ impl Region {
 
     /// The steps that `node` stands for, where hooks wait for what they make together: a walk runs these one after the other then.
     /// None where others lead into them, too, as `pending` says, which counts what has yet to come to a step.
-    pub(super) fn watched(
+    pub(crate) fn watched(
         node: &Arc<Node>,
         pending: impl Fn(&Arc<Node>) -> Option<usize>,
         targets: Option<&[Edge]>,
@@ -91,7 +89,7 @@ impl Region {
     }
 
     /// The edges that leave it, as often as there are.
-    pub(super) fn left(&self) -> Vec<Edge> {
+    pub(crate) fn left(&self) -> Vec<Edge> {
         let edges = self.nodes.iter().flat_map(|step| step.edges.iter().flatten());
         edges.filter(|edge| self.position(&edge.node).is_none()).cloned().collect()
     }
@@ -102,7 +100,7 @@ impl Region {
 
     /// What `run` makes of each step's gradients, from those of the result to those of the call's tensors: in the order in which
     /// the edges to these are shown, each with its edge.
-    pub(super) fn gradients(
+    pub(crate) fn gradients(
         &self,
         grads: &Grads,
         mut run: impl FnMut(&Arc<Node>, Grads) -> Result<Grads>,
@@ -242,7 +240,7 @@ impl GraphNode {
 
 impl Node {
     /// Which of its call's results it is of.
-    pub(super) fn place(&self) -> u32 {
+    pub(crate) fn place(&self) -> u32 {
         // PyTorch's singular values are those of a whole decomposition.
         if matches!(self.op(), "linalg_svdvals") && self.told.get().is_some() {
             return 1;
