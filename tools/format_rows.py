@@ -211,10 +211,18 @@ def formatted(text: str) -> str:
 
 
 def paragraphs(lines: list[str]) -> list[str]:
-    """Doc lines as they are, but those too long, which take the words of what follows."""
-    if all(len(line) <= WIDTH - 12 for line in lines):
-        return lines
-    return [" ".join(lines)] if all(line and not line.startswith((" ", "`", "|")) for line in lines[1:]) else lines
+    """Doc lines as they are; where one is too long, the lines of its paragraph as one, to be filled."""
+    made: list[list[str]] = [[]]
+    for line in lines:
+        block = not line or line.startswith((" ", "```", "|", "- ", "#"))
+        if block or not made[-1] or made[-1][0] == "":
+            made.append([line])
+        else:
+            made[-1].append(line)
+        if block and line:
+            made.append([])
+    fits = [all(len(line) <= WIDTH - 12 for line in part) for part in made]
+    return [line for part, fit in zip(made, fits, strict=True) for line in (part if fit else [" ".join(part)])]
 
 
 def main() -> int:

@@ -44,11 +44,10 @@ macro_rules! calculus_ops {
             example: ["assert_close(cumulative_trapezoid(&tensor([1.0, 2.0, 4.0])?, None, 1, -1)?, [1.5, 4.5]);"],
         }
         /// The derivative along each dimension of `dim` (of all, where none is given) by differences: one tensor for
-        /// each.
-        /// `spacing` is the distance of neighbours, one for all dimensions or one for each, or for each a vector of
-        /// coordinates. Inside it is second order, from both neighbours; at the ends of order `edge_order`, 1 or 2,
-        /// from the
-        /// nearest `edge_order + 1` elements, which every dimension must have. Integers give the default float.
+        /// each. `spacing` is the distance of neighbours, one for all dimensions or one for each, or for each a vector
+        /// of coordinates. Inside it is second order, from both neighbours; at the ends of order `edge_order`, 1 or 2,
+        /// from the nearest `edge_order + 1` elements, which every dimension must have. Integers give the default
+        /// float.
         function gradient(
             input: Tensor; spacing: Spacing = &$crate::ops::Spacing::Number($crate::Scalar::ONE), dim: OptDims = None,
             edge_order: Int = 1

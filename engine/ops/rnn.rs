@@ -19,9 +19,9 @@ use smallvec::SmallVec;
 macro_rules! rnn_ops {
     ($cb:ident) => {
         $crate::rows! { $cb "rnn" :
-            /// `h' = tanh(W_ih x + b_ih + W_hh h + b_hh)` (or relu) over packed rows (sum of `batch_sizes`, in) from `hx`
-            /// (batch, hidden); `reverse` runs from the last step. Gives the states of all steps, packed, and the last
-            /// ones.
+            /// `h' = tanh(W_ih x + b_ih + W_hh h + b_hh)` (or relu) over packed rows (sum of `batch_sizes`, in) from
+            /// `hx` (batch, hidden); `reverse` runs from the last step. Gives the states of all steps, packed, and the
+            /// last ones.
             function rnn_sequence(
                 input: Tensor, hx: Tensor, batch_sizes: Dims, w_ih: Tensor, w_hh: Tensor, b_ih: OptTensor = None,
                 b_hh: OptTensor = None, nonlinearity: Text = "tanh", reverse: Bool = false

@@ -125,8 +125,7 @@ macro_rules! scatter_ops {
             ],
         }
         /// `out[i][j] = input[indices[i][j]][j]` for `dim` 0, and so on, where both broadcast together but along `dim`.
-        /// Without
-        /// `dim` both are flattened.
+        /// Without `dim` both are flattened.
         method take_along_dim(indices: Tensor, dim: OptDim = None) -> Tensor {
             flags: [steps], dtypes: ALL, result: Same,
             run: take_along_body, node: "gather",

@@ -129,8 +129,7 @@ macro_rules! search_ops {
             example: ["assert_close(tensor([1, 2])?.repeat_interleave(Some(2.into()), None, None)?, [1, 1, 2, 2]);"],
         }
         /// How often each number occurs in a vector of integers from 0 on, or with `weights` the sum of theirs; at
-        /// least
-        /// `minlength` counts. Evaluates.
+        /// least `minlength` counts. Evaluates.
         method bincount(weights: OptTensor = None, minlength: Int = 0) -> Tensor {
             out: none, flags: [no_gradient], deterministic: No("the order of additions is not defined on the GPU"),
             dtypes: INTEGER, result: Own,
@@ -147,10 +146,8 @@ macro_rules! search_ops {
             example: ["assert_close(tensor([0.0, 0.5, 1.9, 2.0])?.histc(2, 0, 2)?, [2.0, 2.0]);"],
         }
         /// Counts (or the sums of `weight`) of the elements between neighbours of the bins' edges, and the edges.
-        /// `bins` is a
-        /// number of equal parts of `range` (by default the elements' own), or the edges. The last bin has both its
-        /// ends. With
-        /// `density` divided by the bins' widths, so that the integral is 1.
+        /// `bins` is a number of equal parts of `range` (by default the elements' own), or the edges. The last bin has
+        /// both its ends. With `density` divided by the bins' widths, so that the integral is 1.
         method histogram(
             bins: Operand; range: OptFloats = None, weight: OptTensor = None, density: Bool = false
         ) -> HistEdges {

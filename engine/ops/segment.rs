@@ -14,17 +14,12 @@ use crate::{shape, DType, Error, Result, Scalar, Tensor};
 macro_rules! segment_ops {
     ($cb:ident) => { $crate::rows! { $cb "segment" :
         /// The segments of dimension `axis` reduced, each by `reduce`: "sum", "mean", "max", "min" or "prod". `lengths`
-        /// says how
-        /// long they are, or `offsets` where each begins and, last, where they end; both int32 or int64 with `axis` as
-        /// their
-        /// last dimension and `data`'s sizes before it. They are checked to cover the dimension, which evaluates, but
-        /// with
-        /// `unsafe`; what they leave out does not count then. `initial` counts once in each segment (but not in a
-        /// mean's
-        /// number of elements), and is what an empty one gives; by default that is 0, NaN, -inf, inf and 1. The
-        /// gradient of
-        /// an extremum goes to all that are equal to it, in equal parts. `indices` is there for PyTorch's signature
-        /// alone.
+        /// says how long they are, or `offsets` where each begins and, last, where they end; both int32 or int64 with
+        /// `axis` as their last dimension and `data`'s sizes before it. They are checked to cover the dimension, which
+        /// evaluates, but with `unsafe`; what they leave out does not count then. `initial` counts once in each segment
+        /// (but not in a mean's number of elements), and is what an empty one gives; by default that is 0, NaN, -inf,
+        /// inf and 1. The gradient of an extremum goes to all that are equal to it, in equal parts. `indices` is there
+        /// for PyTorch's signature alone.
         function segment_reduce(
             data: Tensor, reduce: Text; lengths: OptTensor = None, indices: OptTensor = None, offsets: OptTensor = None,
             axis: Dim = 0, r#unsafe: Bool = false, initial: OptNumber = None

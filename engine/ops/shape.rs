@@ -139,10 +139,8 @@ macro_rules! shape_ops {
             example: ["assert_close(tensor([[1, 2], [3, 4]])?.flipud()?, [[3, 4], [1, 2]]);"],
         }
         /// Elements put around the tensor: `pad` lists (before, after) from the last dimension on, negative numbers
-        /// crop.
-        /// `mode` is `"constant"` (`value`, by default 0), `"reflect"` (mirrored without the edge), `"replicate"` (the
-        /// edge)
-        /// or `"circular"`; the last three pad one to three dimensions, beside one or two others.
+        /// crop. `mode` is `"constant"` (`value`, by default 0), `"reflect"` (mirrored without the edge), `"replicate"`
+        /// (the edge) or `"circular"`; the last three pad one to three dimensions, beside one or two others.
         method pad(pad: Sizes, mode: Text = "constant", value: OptNumber = None) -> Tensor {
             out: none, dtypes: ALL, result: Same,
             run: super::pad::pad_body, torch: "_C._nn.pad",

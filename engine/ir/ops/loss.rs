@@ -52,8 +52,7 @@ macro_rules! loss_ops {
             ],
         }
         /// The negative log-likelihood of class indices `target` (N, …) under log-probabilities (N, C, …). Targets
-        /// equal to
-        /// `ignore_index` count nothing; the mean is weighted by the classes' `weight`, which takes no
+        /// equal to `ignore_index` count nothing; the mean is weighted by the classes' `weight`, which takes no
         /// gradient: one that requires it raises.
         function nll_loss(
             input: Tensor, target: Tensor, weight: OptTensor = None; ignore_index: Int = -100, reduction: Text = "mean"

@@ -202,15 +202,12 @@ macro_rules! nn_ops {
             example: ["assert_close(one_hot(&tensor([2, 0])?, 3)?, [[0, 0, 1], [1, 0, 0]]);"],
         }
         /// `softmax(scale · q kᵀ + mask) v` for `query` (…, L, E), `key` (…, S, E) and `value` (…, S, V), as (…, L, V),
-        /// without
-        /// keeping the (L, S) weights (Vaswani et al., 2017; Rabe and Staats, 2021). `attn_mask`, expandable to (…, L,
-        /// S), is
-        /// `bool`, true where to look, or numbers to add, and gets a gradient; a query that may look nowhere gets
-        /// zeros.
-        /// `is_causal` hides key `j` from query `i < j`, and takes no mask beside it. `scale` defaults to `1 /
-        /// sqrt(E)`. With
-        /// `enable_gqa` the last dimension but two counts heads, and several of the query share one of key and value.
-        /// `dropout_p` above 0 drops weights, whether in training or not, and makes the result from its parts.
+        /// without keeping the (L, S) weights (Vaswani et al., 2017; Rabe and Staats, 2021). `attn_mask`, expandable to
+        /// (…, L, S), is `bool`, true where to look, or numbers to add, and gets a gradient; a query that may look
+        /// nowhere gets zeros. `is_causal` hides key `j` from query `i < j`, and takes no mask beside it. `scale`
+        /// defaults to `1 / sqrt(E)`. With `enable_gqa` the last dimension but two counts heads, and several of the
+        /// query share one of key and value. `dropout_p` above 0 drops weights, whether in training or not, and makes
+        /// the result from its parts.
         function scaled_dot_product_attention(
             query: Tensor, key: Tensor, value: Tensor, attn_mask: OptTensor = None, dropout_p: Float = 0.0,
             is_causal: Bool = false; scale: OptFloat = None, enable_gqa: Bool = false
@@ -255,12 +252,10 @@ macro_rules! nn_ops {
             ],
         }
         /// What goes back through [`recurrent`]: from the gradients `grad` (rows, hidden) of all hidden states,
-        /// `grad_h` of the last
-        /// ones and `grad_c` of the last cells, and from `states`, what [`recurrent`] gave with `save`. Gives one
-        /// dimension: the
-        /// gradients of the gates' sums (rows, gates · hidden; of a GRU beside them that of `W_hh h + b_hh` of n), of
-        /// `hx`, and of
-        /// `cx`. Without `through`, which one step alone may be, `hx`'s lacks what goes through `w_hh`.
+        /// `grad_h` of the last ones and `grad_c` of the last cells, and from `states`, what [`recurrent`] gave with
+        /// `save`. Gives one dimension: the gradients of the gates' sums (rows, gates · hidden; of a GRU beside them
+        /// that of `W_hh h + b_hh` of n), of `hx`, and of `cx`. Without `through`, which one step alone may be, `hx`'s
+        /// lacks what goes through `w_hh`.
         function recurrent_gradient(
             grad: Tensor, grad_h: Tensor, grad_c: OptTensor, states: Tensor, hx: Tensor, cx: OptTensor, w_hh: Tensor,
             batch_sizes: Dims, cell: Text, reverse: Bool = false, through: Bool = true

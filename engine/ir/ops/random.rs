@@ -131,8 +131,7 @@ macro_rules! random_ops {
             ],
         }
         /// Poisson numbers whose means are the elements, in their dtype. Infinite means give infinity; so large ones
-        /// that
-        /// neighbouring floats are further apart than the deviation give themselves. Evaluates.
+        /// that neighbouring floats are further apart than the deviation give themselves. Evaluates.
         ///
         /// Inversion below a mean of 10; above it transformed rejection (Hörmann, "The transformed rejection method for
         /// generating Poisson random variables", 1993).
@@ -147,8 +146,7 @@ macro_rules! random_ops {
             ],
         }
         /// How many of `count` trials succeed, each with probability `prob`; both broadcast. What is below 0 counts as
-        /// 0, a
-        /// probability above 1 as 1, and parts of trials not at all. NaN gives NaN. Evaluates.
+        /// 0, a probability above 1 as 1, and parts of trials not at all. NaN gives NaN. Evaluates.
         ///
         /// Inversion below a mean of 10; above it transformed rejection (Hörmann, "The generation of binomial random
         /// variates", 1993).
@@ -163,14 +161,11 @@ macro_rules! random_ops {
             ],
         }
         /// Indices of the last dimension, drawn with probabilities in proportion to the elements of a vector, or of
-        /// each row
-        /// of a matrix: int64, `num_samples` of them. Without `replacement` each index is drawn at most once, and those
-        /// of
-        /// probability zero come last. Evaluates.
+        /// each row of a matrix: int64, `num_samples` of them. Without `replacement` each index is drawn at most once,
+        /// and those of probability zero come last. Evaluates.
         ///
         /// With replacement by inversion of the running sum, in integers; without it by exponential races: the smallest
-        /// of
-        /// `Exp(1) / probability` come first.
+        /// of `Exp(1) / probability` come first.
         method multinomial(num_samples: Int, replacement: Bool = false; generator: OptGenerator = None) -> Tensor {
             out: own, flags: [no_gradient], deterministic: Seeded, dtypes: FLOAT, result: Index,
             run: discrete::multinomial, torch: "-",
@@ -261,8 +256,7 @@ macro_rules! random_ops {
             ],
         }
         /// The derivatives of numbers of Dirichlet distributions in their own concentrations `alpha`, of the sum
-        /// `total`, over
-        /// `1 - x`. Computed on the CPU.
+        /// `total`, over `1 - x`. Computed on the CPU.
         function _dirichlet_grad(x: Tensor, alpha: Tensor, total: Tensor) -> Tensor {
             out: none, dtypes: FLOAT, result: Same,
             primitive: DirichletGrad,
@@ -279,8 +273,7 @@ macro_rules! random_ops {
             ],
         }
         /// Angles of von Mises distributions around 0 with the concentrations that the elements are. They have
-        /// gradients in
-        /// the concentrations, by implicit reparameterisation. Evaluates.
+        /// gradients in the concentrations, by implicit reparameterisation. Evaluates.
         ///
         /// Best and Fisher, "Efficient simulation of the von Mises distribution", 1979.
         function _standard_von_mises(input: Tensor; generator: OptGenerator = None) -> Tensor {

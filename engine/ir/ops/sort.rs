@@ -116,10 +116,10 @@ macro_rules! sort_ops {
                     "assert_close(index, 2);",
                 ],
             }
-            /// The `q`-quantiles along `dim` (of all elements by default): of `n` ordered elements the one at place
-            /// `q (n - 1)`. Between two places `interpolation` decides: "linear", "lower", "higher", "midpoint" or
-            /// "nearest".
-            /// A vector of several `q` gives a new first dimension. NaN where there is one. float32 and float64 only.
+            /// The `q`-quantiles along `dim` (of all elements by default): of `n` ordered elements the one at place `q
+            /// (n - 1)`. Between two places `interpolation` decides: "linear", "lower", "higher", "midpoint" or
+            /// "nearest". A vector of several `q` gives a new first dimension. NaN where there is one. float32 and
+            /// float64 only.
             method quantile(
                 q: Operand, dim: OptDim = None, keepdim: Bool = false; interpolation: Text = "linear"
             ) -> Tensor {

@@ -9,7 +9,8 @@ use lucid_core::{DType, Device};
 macro_rules! transfer_ops {
     ($cb:ident) => {
         $crate::rows! { $cb "transfer" TransferOp :
-            /// The tensor in another dtype; itself where it has that dtype already. Floats are truncated towards zero to
+            /// The tensor in another dtype; itself where it has that dtype already. Floats are truncated towards zero
+            /// to
             /// integers, anything but zero is true.
             method cast(dtype: Dtype) -> Tensor {
                 python: method, dtypes: ALL, result: Own,

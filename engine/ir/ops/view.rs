@@ -82,13 +82,12 @@ macro_rules! view_ops {
             example: ["assert_close(view_as_complex(&tensor([[1.0, 2.0], [3.0, 4.0]])?)?, [(1.0, 2.0), (3.0, 4.0)]);"],
         }
         /// The same bytes as elements of another dtype, cut off from the tape. Where its elements are smaller or
-        /// larger, the
-        /// last dimension, whose stride must be 1, has more or fewer of them; sizes, offset and strides must then be
-        /// divisible. Writes through either are seen by both.
+        /// larger, the last dimension, whose stride must be 1, has more or fewer of them; sizes, offset and strides
+        /// must then be divisible. Writes through either are seen by both.
         ///
         /// Errors: where that is not so; for `bool` on the CPU where a byte of the storage is neither 0 nor 1 (PyTorch
-        /// shows
-        /// such as true). What is later written to a storage that is seen as `bool`, too, becomes 1 where it is not 0.
+        /// shows such as true). What is later written to a storage that is seen as `bool`, too, becomes 1 where it is
+        /// not 0.
         method view_dtype(dtype: Dtype) -> Tensor {
             python: method, flags: [no_gradient], dtypes: ALL, result: Own,
             primitive: Recast { from: DType, dtype: DType }, gradient: none,

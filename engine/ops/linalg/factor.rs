@@ -153,8 +153,7 @@ macro_rules! factor_ops {
             ],
         }
         /// [`linalg_ldl_factor`], and for each matrix 0 or the number of the first block of `D` that is zero, as int32.
-        /// With
-        /// `check_errors` an error instead.
+        /// With `check_errors` an error instead.
         function linalg_ldl_factor_ex(input: Tensor; hermitian: Bool = false, check_errors: Bool = false) -> Named {
             flags: [no_gradient], amp: Full, dtypes: FACTORED, result: Own,
             run: ldl_factor_ex_body, torch: "linalg.ldl_factor_ex",
@@ -165,8 +164,7 @@ macro_rules! factor_ops {
             ],
         }
         /// `P`, `L` and `U` of `A = P L U` from what [`linalg_lu_factor`] gave. Without `unpack_pivots` `P` is empty,
-        /// without
-        /// `unpack_data` `L` and `U` are.
+        /// without `unpack_data` `L` and `U` are.
         function lu_unpack(
             LU_data: Tensor, LU_pivots: Tensor, unpack_data: Bool = true, unpack_pivots: Bool = true
         ) -> Named {
