@@ -43,6 +43,7 @@ mod quantized;
 mod random;
 mod reduce;
 mod rnn_layer;
+mod rnn_sequence;
 mod row_kernels;
 mod scan;
 mod sort;
@@ -57,6 +58,7 @@ pub use array::GpuArray;
 pub use create::{lent_from, set_lent_from};
 pub use host_kernel::{set_hosting, takes as runs_host_kernels};
 pub use lower::set_lowering;
+pub use rnn_sequence::takes as recurrent_layer_in_one_launch;
 
 use crate::shape::Layout;
 use kernel_error::{Fault, Made};

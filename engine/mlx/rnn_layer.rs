@@ -6,9 +6,10 @@ use super::array::GpuArray;
 use super::convert::{int, ints};
 use super::custom_kernel::{self, Text, GROUP};
 use super::kernel_error::Made;
+use super::rnn_sequence;
 use crate::Error;
 use lucid_ir::ops::nn::RecurrentCell;
-use lucid_ir::Meta;
+use lucid_ir::{DType, Meta};
 use mlx_ffi::{ops, Array, Dtype};
 
 /// A layer in one direction.
@@ -26,6 +27,14 @@ struct Step {
 }
 
 impl Layer<'_> {
+    /// Is there a kernel for all of the steps? `all` has their rows, `first` the sequences' first states.
+    fn in_one_launch(&self, all: &Array, first: &Array) -> bool {
+        let (&[rows, _], &[batch, hidden]) = (all.shape(), first.shape()) else { return false };
+        let float = all.dtype() == Dtype::Float32;
+        let [hidden, batch, rows] = [hidden, batch, rows].map(|n| n as usize);
+        self.sizes.len() > 1 && float && rnn_sequence::takes(self.cell, DType::F32, hidden, batch, rows)
+    }
+
     fn steps(&self) -> Made<Vec<Step>> {
         let mut begin = 0;
         let mut made = Vec::new();
@@ -107,6 +116,9 @@ pub(super) fn forward(layer: &Layer<'_>, save: bool, inputs: &[&GpuArray], out: 
     let cells = usize::from(layer.cell.has_cells());
     let x = operands(inputs, 3 + cells)?;
     let (gates, first, weight, bias) = (&x[0], &x[1], &x[2 + cells], x.get(3 + cells));
+    if layer.in_one_launch(gates, first) {
+        return Ok(ops::reshape(&rnn_sequence::forward(layer, save, &x)?, &ints(&out.shape)?)?);
+    }
     let transposed = ops::transpose_axes(weight, &[1, 0])?;
     let hidden = first.shape()[1];
     let (mut h, mut c) = (first.clone(), layer.cell.has_cells().then(|| x[2].clone()));
@@ -289,6 +301,9 @@ pub(super) fn backward(layer: &Layer<'_>, through: bool, inputs: &[&GpuArray], o
     let cells = usize::from(cell.has_cells());
     let x = operands(inputs, 5 + 2 * cells)?;
     let (grads, packed, first, weight) = (&x[0], &x[2 + cells], &x[3 + cells], &x[4 + 2 * cells]);
+    if through && layer.in_one_launch(grads, first) {
+        return Ok(ops::reshape(&rnn_sequence::backward(layer, &x)?, &ints(&out.shape)?)?);
+    }
     let (mut dh, mut dc) = (x[1].clone(), cell.has_cells().then(|| x[2].clone()));
     let first_cells = cell.has_cells().then(|| x[4 + cells].clone());
     let hidden = first.shape()[1];

@@ -1,8 +1,9 @@
 //! Recurrent layers by kernels for whole sequences: one node of the graph for a layer and direction.
 //!
 //! The rows are in `nn.rs`, the kernels in `cpu/rnn_layer.rs` and `mlx/rnn_layer.rs`. The composition of plain ops in `rnn.rs` is the
-//! reference, and what runs under `vmap`, with tangents, and where gradients of gradients are asked for. On a GPU each step
-//! is a primitive of its own, so that nothing is joined but the results.
+//! reference, and what runs under `vmap`, with tangents, and where gradients of gradients are asked for. On a GPU one
+//! launch computes short states of few sequences; else each step is a primitive of its own, so that nothing is joined but the
+//! results.
 
 use super::nn::{schema, NnOp, RecurrentCell};
 use super::rnn::Operands;
@@ -102,9 +103,12 @@ impl Layer {
         Ok(made)
     }
 
-    /// Is each step a primitive of its own, and not the whole sequence?
-    fn by_steps(&self, x: &Tensor) -> bool {
-        x.device() == Device::Gpu && !dispatch::memory::gpu_runs_host_kernels(x.dtype())
+    /// Is each step a primitive of its own, and not the whole sequence? `first` has the first states.
+    fn by_steps(&self, x: &Tensor, first: &Tensor) -> bool {
+        let (batch, hidden) = (first.shape()[0], first.shape()[1]);
+        x.device() == Device::Gpu
+            && !dispatch::memory::gpu_runs_host_kernels(x.dtype())
+            && !dispatch::memory::gpu_runs_whole_sequences(self.cell, x.dtype(), [self.rows(), batch, hidden])
     }
 
     fn split<'a>(&self, inputs: &'a [Tensor]) -> Result<Inputs<'a>> {
@@ -130,7 +134,7 @@ impl Layer {
     /// The results, and what the gradient reads: what the primitive gave, or each step's.
     fn forward(&self, inputs: &[Tensor], save: bool) -> Result<(States, Vec<Tensor>)> {
         let x = self.split(inputs)?;
-        if self.by_steps(x.gates) {
+        if self.by_steps(x.gates, x.hx) {
             return self.forward_by_steps(&x, save);
         }
         let (rows, hidden) = (self.rows(), x.hx.shape()[1]);
@@ -218,7 +222,7 @@ impl Layer {
         let last = given(1, x.hx.shape())?;
         let last_cells = x.cx.map(|cx| given(2, cx.shape())).transpose()?;
         let (sums, of_hx, of_cx, states) = match packed {
-            [packed] if !self.by_steps(x.gates) => {
+            [packed] if !self.by_steps(x.gates, x.hx) => {
                 let (sums, hx, cx) = self.gradient_prim(&x, packed, &each, &last, last_cells.as_ref(), true)?;
                 (sums, hx, cx, block(packed, 0, [rows, hidden])?)
             }

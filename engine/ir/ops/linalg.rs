@@ -149,7 +149,7 @@ macro_rules! linalg_ops {
                 samples: [],
                 example: [
                     "let x = solve_triangle(&tensor([[2.0, 0.0], [1.0, 3.0]])?, &tensor([[2.0], [4.0]])?, false, \
-                    false)?;",
+            false)?;",
                     "assert_close(x, [[1.0], [1.0]]);",
                 ],
             }

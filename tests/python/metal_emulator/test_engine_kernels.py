@@ -303,31 +303,41 @@ def test_every_kernel_is_one_of_these() -> None:
         "fused_linear": 1,
         "max_pool": 2,
         "rnn_layer": 4,
+        "rnn_sequence": 4,
         "row_kernels": 6,
     }
+
+
+# How many sequences there are, and their elements: few are one launch, many a launch for each step.
+SEQUENCES = {"layer": (3, 5), "step": (260, 2)}
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
 @pytest.mark.parametrize("packed", [False, True])
-def test_steps_of_recurrent_layers(language: str, kind: str, packed: bool) -> None:
-    """Each step is one launch after its product, forward and backward, in both directions."""
+@pytest.mark.parametrize("launch", SEQUENCES)
+def test_recurrent_layers(language: str, kind: str, packed: bool, launch: str) -> None:
+    """A layer is one launch, or each step one after its product; forward and backward, in both directions."""
+    batch, hidden = SEQUENCES[launch]
     rng = np.random.default_rng(16)
-    layer = getattr(lucid.nn, kind)(3, 5, bidirectional=True)
+    layer = getattr(lucid.nn, kind)(3, hidden, bidirectional=True)
     state = {name: rng.standard_normal(tuple(p.shape), dtype=np.float32) / 2 for name, p in layer.named_parameters()}
+    steps = 4 if launch == "layer" else 2
+    lengths = [steps, 2, *[1] * (batch - 2)]
 
     def program(device: str) -> list[lucid.Tensor]:
-        layer = getattr(lucid.nn, kind)(3, 5, bidirectional=True).to(device)
+        layer = getattr(lucid.nn, kind)(3, hidden, bidirectional=True).to(device)
         layer.load_state_dict({name: lucid.tensor(value, device=device) for name, value in state.items()})
-        x = tensor((4, 3, 3), 17, device, grad=True)
-        given = lucid.nn.utils.rnn.pack_padded_sequence(x, [4, 2, 1]) if packed else x
-        out, hidden = layer(given)
-        states = [out.data if packed else out, *(hidden if isinstance(hidden, tuple) else (hidden,))]
+        x = tensor((steps, batch, 3), 17, device, grad=True)
+        given = lucid.nn.utils.rnn.pack_padded_sequence(x, lengths) if packed else x
+        first = tensor((2, batch, hidden), 18, device, grad=True)
+        out, last_states = layer(given, (first, first * 0.5) if kind == "LSTM" else first)
+        states = [out.data if packed else out, *(last_states if isinstance(last_states, tuple) else (last_states,))]
         sum((t * t).sum() for t in states).backward()
         with lucid.no_grad():
             unsaved = layer(given)[0]
         last = unsaved.data if packed else unsaved
-        return [*states, last, x.grad, *(p.grad for p in layer.parameters())]
+        return [*states, last, x.grad, first.grad, *(p.grad for p in layer.parameters())]
 
-    name = kind.lower()
-    both(language, program, f"{name}_step", f"{name}_step_saved", f"{name}_step_back")
+    name = f"{kind.lower()}_{launch}"
+    both(language, program, name, f"{name}_saved", f"{name}_back", rtol=5e-5)
