@@ -10,6 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from lucid.profiler._flops import COUNTED
+from lucid.profiler._flops import flops as profiled_flops
+
 
 @dataclasses.dataclass
 class Explanation:
@@ -136,6 +139,11 @@ def _page(found: Explanation) -> str:
     return "".join(parts)
 
 
+_MOVES = frozenset(
+    ("reshape", "permute", "expand", "slice", "as_strided", "narrow", "full", "arange", "copy", "cast", "to_device")
+)
+
+
 def flops(step: dict[str, Any], steps_by_value: dict[int, dict[str, Any]], layout: Callable[[int], Any]) -> int:
     """Multiplications and additions of a step, as is usual: two per element of a product's inner dimension."""
     out = step.get("shape")
@@ -145,21 +153,14 @@ def flops(step: dict[str, Any], steps_by_value: dict[int, dict[str, Any]], layou
     for n in out:
         count *= n
     op = step["op"]
-    if op in ("matmul", "linear", "matmul_unit", "linear_unit") and step["inputs"]:
-        shape = layout(step["inputs"][0])[0]
-        return 2 * count * (shape[-1] if shape else 1)
-    if op == "convolution":
-        weight = layout(step["inputs"][1])[0]
-        inner = 1
-        for n in weight[1:]:
-            inner *= n
-        return 2 * count * inner
+    if step["inputs"] and op in COUNTED:
+        return profiled_flops(op, [layout(value)[0] for value in step["inputs"]], out)
     if op in ("sum", "amax", "amin", "prod", "any", "all", "argmax", "argmin"):
         inner = 1
         for n in layout(step["inputs"][0])[0]:
             inner *= n
         return int(inner)
-    if op in ("reshape", "permute", "expand", "slice", "as_strided", "full", "arange", "copy", "cast"):
+    if op in _MOVES:
         return 0
     return count
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from lucid import errors
-from lucid.lightning.graph import validate
 from lucid.lightning.graph.ir import GraphIR, Node
 
 __all__ = ["export_coreml", "supported_operators"]
@@ -93,7 +92,7 @@ def export_coreml(graph: GraphIR, path: str | os.PathLike[str], *, outputs: Any 
     graph.validate()
     if not os.fspath(path).endswith(".mlpackage"):
         raise errors.ValueError(f"export_coreml(): the path must end in .mlpackage, got {os.fspath(path)!r}")
-    nodes = [graph._nodes[n] for n in validate.order(graph)[0]]
+    nodes = [graph._nodes[n] for n in graph._recorded().order]
     missing = sorted({node.op for node in nodes} - set(_LOWERINGS))
     if missing:
         raise errors.NotImplementedError(f"export_coreml(): operators {', '.join(missing)} are not exported")

@@ -33,3 +33,7 @@ def flops(name: str, shapes: list[Shape], made: Shape) -> int:
     """The operations of one run of an op; 0 for those that are not counted."""
     count = _COUNTS.get(name)
     return count(shapes, made) if count is not None and shapes else 0
+
+
+# The ops that are counted.
+COUNTED = frozenset(_COUNTS)

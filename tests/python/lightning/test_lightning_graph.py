@@ -190,7 +190,7 @@ def test_fusion_keeps_values(dtype: str) -> None:
     np.testing.assert_allclose(got, want, rtol=1e-4 if dtype == "float32" else 1e-12, atol=1e-6)
     assert fused.num_tensors() == g.num_tensors(), "numbers stay"
     assert report.fused == len(report.decisions) >= 1
-    assert "matmul+bias+act" in report.explain() and "saves 2 launches" in report.explain()
+    assert "matmul+bias+act" in report.explain() and "saves 1 launch and" in report.explain()
     # h is read by three nodes: the rule of attention needs q and k to be any tensors, but no inner one to be shared.
     ops = [n["op"] for n in fused.nodes()]
     assert "matmul_bias_act" in ops and "attention" in ops and len(ops) == 3
@@ -312,6 +312,73 @@ def test_another_executor_takes_the_engines_place() -> None:
     a, b = g.add_tensor((2,)), g.add_tensor((2,))
     g.add_node("relu", [a], [b])
     assert g.execute_f32({a: [-1.0, 1.0]}, "cpu")[b].tolist() == [0.0, 1.0] and counting.steps == 1
+
+
+@pytest.mark.parametrize("device", ["cpu", "metal"])
+def test_programs_give_what_the_first_execution_gives(device: str) -> None:
+    g, weights = mlp()
+    assert g.plan_groups(device)[0]["kernels"] is None, "nothing was executed there"
+    for _ in range(3):
+        x = rand(5, 6).astype(np.float32)
+        h = np.maximum(x @ weights["w1"] + weights["b1"], 0) @ weights["w2"]
+        want = t(h @ h.T / 2).softmax(-1).numpy() @ h
+        np.testing.assert_allclose(g.execute_f32({"x": x}, device)[12], want, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(g.execute_f32({"x": x}, device, ["h", "out"])[7], h, rtol=1e-4, atol=1e-5)
+    kernels = g.plan_groups(device)[0]["kernels"]
+    assert kernels == ([[3, 4]] if device == "cpu" else []), "bias and relu are one kernel of the CPU"
+    g.add_node("relu", ["out"], [g.add_tensor((5, 4))])
+    np.testing.assert_allclose(g.execute_f32({"x": x}, device)[13], np.maximum(want, 0), rtol=1e-4, atol=1e-5)
+
+
+def test_the_engine_says_what_steps_cost() -> None:
+    g = lc.GraphIR()
+    a, b, c, d = g.add_tensor((4, 3)), g.add_tensor((3, 5)), g.add_tensor((4, 5)), g.add_tensor((5, 4))
+    g.add_node("matmul", [a, b], [c])
+    g.add_node("transpose", [c], [d])
+    product, view = g.plan("cpu")
+    assert product["engine"] == ["matmul"] and (product["launches"], product["flops"], product["macs"]) == (1, 120, 60)
+    assert product["bytes"] == 4 * (12 + 15 + 20)
+    assert view["engine"] == ["permute"] and (view["launches"], view["bytes"], view["flops"]) == (0, 0, 0)
+    summary = g.plan_summary("cpu")
+    assert summary["peak_bytes"] == 4 * (12 + 15 + 20), "a view holds nothing of its own"
+    assert summary["engine_steps"] == 2 and set(summary["passes"]) >= {"dead code", "common subexpressions"}
+
+
+def test_results_are_the_callers() -> None:
+    g = lc.GraphIR()
+    x, k = g.add_tensor((2, 2)), g.add_tensor((2, 2), value=[[1.0, 2.0], [3.0, 4.0]])
+    y, z = g.add_tensor((4,)), g.add_tensor((4,))
+    g.add_node("reshape", [x], [y], {"shape": (4,)})
+    g.add_node("reshape", [k], [z], {"shape": (4,)})
+    feed = np.ones((2, 2), np.float32)
+    for _ in range(2):
+        out = g.execute_f32({x: feed}, "cpu", [x, y, z])
+        for array in out.values():
+            array[...] = 7
+        assert (feed == 1).all() and out[z].tolist() == [7.0] * 4
+        assert g.execute_f32({x: feed}, "cpu")[z].tolist() == [1.0, 2.0, 3.0, 4.0]
+
+
+def test_within_autocast_and_compile() -> None:
+    g, _ = mlp()
+    x = rand(5, 6).astype(np.float32)
+    want = g.execute_f32({"x": x}, "cpu")[12]
+    fresh = lc.GraphIR()
+    a, b, c = fresh.add_tensor((5, 6)), fresh.add_tensor((6, 5)), fresh.add_tensor((5, 5))
+    fresh.add_node("transpose", [a], [b])
+    fresh.add_node("matmul", [a, b], [c])
+    with lucid.autocast("cpu"):
+        np.testing.assert_array_equal(g.execute_f32({"x": x}, "cpu")[12], want)
+        np.testing.assert_allclose(fresh.execute_f32({a: x}, "cpu")[c], x @ x.T, rtol=1e-5, atol=1e-6)
+
+    def checked(y: Any) -> Any:
+        other = lc.GraphIR()
+        i, o = other.add_tensor((2, 2)), other.add_tensor((2, 2))
+        other.add_node("relu", [i], [o])
+        assert other.validate() and other.plan_summary("cpu")["launches"] == 1
+        return y * 2
+
+    assert lucid.compile(checked)(lucid.ones(2)).tolist() == [2.0, 2.0]
 
 
 def test_a_long_chain() -> None:

@@ -1,14 +1,15 @@
-"""GraphIR: tensors and nodes that are checked, planned, fused and executed.
+"""GraphIR: a face of the engine's graph, which checks, plans, fuses and executes.
 
-It holds names, shapes and edges alone. What an op means is its schema (`registry`), and what computes is an executor
-(`executor.Executor`), which runs the engine's ops; another executor, such as the engine's own graph, takes its place
-without a change here.
+It holds what is declared: names, shapes and edges. The nodes are recorded into the engine's graph over meta tensors
+(`_recording`), which infers and verifies shapes and says what steps cost. What an op means is its schema (`registry`).
+What computes is an executor (`executor.Executor`): the engine's program of the graph.
 """
 
 from __future__ import annotations
 
 from lucid.lightning.graph.executor import EagerExecutor as EagerExecutor
 from lucid.lightning.graph.executor import Executor as Executor
+from lucid.lightning.graph.executor import ProgramExecutor as ProgramExecutor
 from lucid.lightning.graph.fusion import FusionReport as FusionReport
 from lucid.lightning.graph.fusion import graph_fusion_rules as graph_fusion_rules
 from lucid.lightning.graph.ir import GraphIR as GraphIR
@@ -22,6 +23,7 @@ __all__ = [
     "Executor",
     "FusionReport",
     "GraphIR",
+    "ProgramExecutor",
     "graph_fusion_rules",
     "graph_registry_schema",
     "graph_registry_schemas",

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lucid.lightning.graph._recording import Work, work_of
 from lucid.lightning.graph.registry import OPS
 
 if TYPE_CHECKING:
@@ -14,9 +15,10 @@ if TYPE_CHECKING:
 
 __all__ = ["FusionReport", "graph_fusion_rules"]
 
-# The cost model's units: what launching a node costs, and how many bytes are moved in the same time.
+# The cost model's units: what launching a kernel costs, and the bytes moved and operations done in a microsecond.
 LAUNCH_US = {"cpu": 2.0, "gpu": 8.0}
 BYTES_PER_US = {"cpu": 8_000.0, "gpu": 400_000.0}
+FLOPS_PER_US = {"cpu": 50_000.0, "gpu": 10_000_000.0}
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class FusionReport:
     Args:
         device (str): `"cpu"` or `"gpu"`, for whose costs it decided.
         decisions (list[dict[str, Any]]): For each candidate a dict with `rule`, `nodes`, `op`, `fused`,
-            `saved_us`, `saved_bytes`, `reason`.
+            `saved_us`, `saved_bytes`, `saved_flops`, `saved_launches`, `reason`.
     """
 
     device: str
@@ -156,16 +158,28 @@ def candidates(g: GraphIR) -> list[Candidate]:
     return out
 
 
+def microseconds(work: Work, device: str) -> float:
+    """The cost model: launches, and the longer of moving the bytes and doing the operations."""
+    return work.launches * LAUNCH_US[device] + max(work.bytes / BYTES_PER_US[device], work.flops / FLOPS_PER_US[device])
+
+
 def decide(g: GraphIR, candidate: Candidate, device: str, least_us: float) -> dict[str, Any]:
-    """The cost model: launches and the bytes of what is between are saved; it pays where that is `least_us` or more."""
-    launches = len(candidate.nodes) - 1
-    # What is between is written once and read once.
-    moved = 2 * sum(g._tensors[t].nbytes for t in candidate.inner)
-    saved = launches * LAUNCH_US[device] + moved / BYTES_PER_US[device]
-    fused = saved >= least_us
-    reason = f"saves {launches} launches and {moved} bytes, {saved:.2f} us"
+    """Compares the steps that the engine's graph has for the nodes and for the fused operator; fusing pays where it
+    saves time, and `least_us` of it."""
+    recorded = g._recorded()
+    dtype = g._tensors[candidate.output].dtype
+    steps = recorded.steps
+    before = Work()
+    if steps is not None:
+        for node in candidate.nodes:
+            before += steps.work(recorded.places[node], g._tensors[candidate.output].itemsize)
+    after = work_of(candidate.op, [g._tensors[t].shape for t in candidate.inputs], dtype, candidate.attrs)
+    saved = microseconds(before, device) - microseconds(after, device)
+    launches, moved = before.launches - after.launches, before.bytes - after.bytes
+    fused = saved > 0 and saved >= least_us
+    reason = f"saves {launches} launch{'es' * (launches != 1)} and {moved} bytes, {saved:.2f} us"
     if not fused:
-        reason += f", less than the {least_us:g} us asked for"
+        reason += f", less than the {least_us:g} us asked for" if saved > 0 else ": does not pay"
     return {
         "rule": candidate.rule,
         "nodes": list(candidate.nodes),
@@ -173,5 +187,7 @@ def decide(g: GraphIR, candidate: Candidate, device: str, least_us: float) -> di
         "fused": fused,
         "saved_us": saved,
         "saved_bytes": moved,
+        "saved_flops": before.flops - after.flops,
+        "saved_launches": launches,
         "reason": reason,
     }

@@ -1,8 +1,9 @@
-"""The graph: tensors and nodes, validation, plans, fusion and execution."""
+"""Tensors and nodes as declared, and what the engine's graph of them says: validation, plans, fusion, execution."""
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,12 +14,13 @@ from lucid.lightning import _arrays
 from lucid.lightning._runtime import device_of
 from lucid.lightning._trace import RING
 from lucid.lightning.graph import fusion, validate
-from lucid.lightning.graph.executor import EagerExecutor, Executor, Step
+from lucid.lightning.graph._recording import DTYPES, Recording, Steps, record
+from lucid.lightning.graph.executor import Executor, ProgramExecutor, Step
 from lucid.lightning.graph.registry import op_named
 
 __all__ = ["GraphIR", "Node", "TensorInfo"]
 
-_DTYPES = {"float32": (_C.float32, 4), "float64": (_C.float64, 8)}
+_SIZES = {"float32": 4, "float64": 8}
 MOST_TENSORS = 1 << 20
 
 
@@ -33,9 +35,14 @@ class TensorInfo:
     value: _C.Tensor | None = None
 
     @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return _SIZES[self.dtype]
+
+    @property
     def nbytes(self) -> int:
         """Bytes of its elements."""
-        return math.prod(self.shape) * _DTYPES[self.dtype][1]
+        return math.prod(self.shape) * self.itemsize
 
 
 @dataclass
@@ -66,18 +73,38 @@ class GraphIR:
         [[4.0, 6.0]]
 
     Args:
-        executor (Executor, optional): What computes; the engine's ops one after the other by default.
+        executor (Executor, optional): What computes; the engine's program of the graph by default.
     """
 
     def __init__(self, executor: Executor | None = None) -> None:
-        self._executor: Executor = EagerExecutor() if executor is None else executor
+        self._executor: Executor = ProgramExecutor() if executor is None else executor
         self._tensors: list[TensorInfo] = []
         self._nodes: list[Node] = []
         self._names: dict[str, int] = {}
         self._marked: set[int] = set()
         # What fusion left without a node: their numbers stay, so that those of others do not change.
         self._removed: frozenset[int] = frozenset()
-        self._steps: list[tuple[str, Mapping[str, Any], Sequence[int], Sequence[int]]] | None = None
+        self._changed()
+
+    def _changed(self) -> None:
+        """Forgets what the engine said of the graph as it was."""
+        self._recording: Recording | None = None
+        self._valid = False
+        self._plans: dict[_C.device, list[Step]] = {}
+
+    def _recorded(self) -> Recording:
+        """The engine's graph of the nodes, recorded over meta tensors."""
+        if self._recording is None:
+            self._recording = record(self)
+        return self._recording
+
+    def _engine(self, op: str) -> tuple[Recording, Steps]:
+        """The engine's graph of a valid one."""
+        self.validate()
+        recorded = self._recorded()
+        if recorded.steps is None:
+            raise errors.InternalError(f"{op}: the engine has no graph of what it verified")
+        return recorded, recorded.steps
 
     # ---- making ------------------------------------------------------------------------------------------------------
 
@@ -103,7 +130,7 @@ class GraphIR:
             raise errors.TypeError(f"{op}: shape must be ints, got {sizes}")
         if any(n < 0 for n in sizes) or math.prod(sizes) >= _arrays.MOST_ELEMENTS:
             raise errors.ValueError(f"{op}: shape {sizes} is negative or too large")
-        if dtype not in _DTYPES:
+        if dtype not in DTYPES:
             raise errors.DtypeMismatch(f"{op}: dtype must be float32 or float64, got {dtype!r}")
         if len(self._tensors) >= MOST_TENSORS:
             raise errors.ValueError(f"{op}: a graph has at most {MOST_TENSORS} tensors")
@@ -116,6 +143,7 @@ class GraphIR:
             info.value = self._fed(op, info, value, dtype).clone()
         self._tensors.append(info)
         self._names[name] = number
+        self._changed()
         return number
 
     def _number(self, op: str, key: Any) -> int:
@@ -165,11 +193,13 @@ class GraphIR:
             name or f"{op}_{number}",
         )
         self._nodes.append(node)
+        self._changed()
         return number
 
     def mark_output(self, tensor: Any) -> None:
         """Keeps a tensor as a result although nodes read it: execution gives it, and no fusion removes it."""
         self._marked.add(self._number("GraphIR.mark_output()", tensor))
+        self._changed()
 
     # ---- looking -----------------------------------------------------------------------------------------------------
 
@@ -237,9 +267,12 @@ class GraphIR:
         Raises:
             ValueError: A check found something; the message has all of it.
         """
+        if self._valid:
+            return True
         found = self.validate_report()
         if not found["ok"]:
             raise errors.ValueError(f"GraphIR.validate(): {'; '.join(found['issues'])}")
+        self._valid = True
         return True
 
     # ---- planning ----------------------------------------------------------------------------------------------------
@@ -252,11 +285,12 @@ class GraphIR:
 
         Returns:
             A list of dicts with `step`, `node`, `op`, `inputs`, `outputs`, `requested_device`, `device` (the engine's),
-            `fallback` (another GPU than the one named stands for it), `macs`, `frees` (tensors that nothing reads after
-            the step).
+            `fallback` (another GPU than the one named stands for it), `engine` (the steps of the engine's graph, by
+            name), their `launches`, `bytes` (read and written), `flops` and `macs` (half of those), and `frees`
+            (tensors that nothing reads after the step).
         """
-        self.validate()
-        sequence = validate.order(self)[0]
+        recorded, engine = self._engine("GraphIR.plan()")
+        sequence = recorded.order
         last = {t: i for i, n in enumerate(sequence) for t in (*self._nodes[n].inputs, *self._nodes[n].outputs)}
         kept = {*self.outputs(), *(t.id for t in self._tensors if t.value is not None)}
         steps = []
@@ -264,9 +298,8 @@ class GraphIR:
             node = self._nodes[number]
             requested = device if node.device == "auto" else node.device
             chosen = device_of("GraphIR.plan()", requested).type
-            shapes = [self._tensors[t].shape for t in node.inputs]
-            results = [self._tensors[t].shape for t in node.outputs]
-            touched = dict.fromkeys((*node.inputs, *node.outputs))
+            places = recorded.places[number]
+            work = engine.work(places, self._tensors[node.outputs[0]].itemsize)
             steps.append(
                 {
                     "step": i,
@@ -277,8 +310,14 @@ class GraphIR:
                     "requested_device": requested,
                     "device": chosen,
                     "fallback": requested not in ("auto", "gpu", "mps") and requested != chosen,
-                    "macs": op_named(node.op).macs(shapes, results, node.attrs),
-                    "frees": [t for t in touched if last[t] == i and t not in kept],
+                    "engine": [engine.rows[at]["op"] for at in places],
+                    "launches": work.launches,
+                    "bytes": work.bytes,
+                    "flops": work.flops,
+                    "macs": work.flops // 2,
+                    "frees": [
+                        t for t in dict.fromkeys((*node.inputs, *node.outputs)) if last[t] == i and t not in kept
+                    ],
                 }
             )
         return steps
@@ -293,8 +332,13 @@ class GraphIR:
 
         Returns:
             A list of dicts with `group`, `device`, `steps`, `nodes`, `fallback`, `sync_after`, `transfers` (tensors of
-            earlier groups on another device).
+            earlier groups on another device), and `kernels`: the lists of nodes that the engine's program runs as one
+            kernel, `None` before the graph was executed there.
         """
+        kernels = None
+        prepared = self._plans.get(device_of("GraphIR.plan_groups()", device))
+        if prepared is not None and isinstance(self._executor, ProgramExecutor):
+            kernels = self._executor.kernels(prepared)
         groups: list[dict[str, Any]] = []
         place: dict[int, str] = {}
         for step in self.plan(device):
@@ -310,6 +354,7 @@ class GraphIR:
                         "fallback": False,
                         "sync_after": False,
                         "transfers": [],
+                        "kernels": None,
                     }
                 )
             group = groups[-1]
@@ -322,32 +367,44 @@ class GraphIR:
             place.update(dict.fromkeys(step["outputs"], step["device"]))
         for group, following in zip(groups, [*groups[1:], None], strict=False):
             del group["_key"]
+            if kernels is not None:
+                order, own = self._recorded().order, set(group["steps"])
+                group["kernels"] = [[order[at] for at in kernel] for kernel in kernels if own.issuperset(kernel)]
             group["sync_after"] = following is None or following["device"] != group["device"]
         return groups
 
     def plan_summary(self, device: str = "auto") -> dict[str, Any]:
-        """The plan in numbers: steps, groups, operators, multiply-accumulates, bytes of all tensors, and the most bytes
-        alive at once."""
+        """The plan in numbers.
+
+        Args:
+            device: As in `plan`.
+
+        Returns:
+            A dict with `steps`, `groups`, `sync_boundaries`, `fallbacks`, `ops` (steps by operator), `launches`,
+            `flops`, `macs`, `bytes` (of all tensors), `peak_bytes` (the most that storages of the engine's graph hold
+            at once), `engine_steps`, and `passes` (how many of those each of the engine's passes changes).
+        """
         steps = self.plan(device)
-        alive = {t.id for t in self._tensors if t.value is not None} | set(self.inputs())
-        bytes_of = {t.id: t.nbytes for t in self._tensors}
-        peak = sum(bytes_of[t] for t in alive)
+        recorded, engine = self._engine("GraphIR.plan_summary()")
         ops: dict[str, int] = {}
         for step in steps:
             ops[step["op"]] = ops.get(step["op"], 0) + 1
-            alive |= set(step["outputs"])
-            peak = max(peak, sum(bytes_of[t] for t in alive))
-            alive -= set(step["frees"])
         groups = self.plan_groups(device)
+        kept = [recorded.values[t] for t in self.outputs()]
+        sizes = {value: self._tensors[t].nbytes for t, value in recorded.values.items()}
         return {
             "steps": len(steps),
             "groups": len(groups),
             "sync_boundaries": sum(g["sync_after"] for g in groups),
             "fallbacks": sum(s["fallback"] for s in steps),
             "ops": ops,
+            "launches": sum(s["launches"] for s in steps),
+            "flops": sum(s["flops"] for s in steps),
             "macs": sum(s["macs"] for s in steps),
-            "bytes": sum(bytes_of.values()),
-            "peak_bytes": peak,
+            "bytes": sum(t.nbytes for t in self._tensors),
+            "peak_bytes": engine.peak(sizes, kept),
+            "engine_steps": len(engine.rows),
+            "passes": engine.passes(),
         }
 
     # ---- fusing ------------------------------------------------------------------------------------------------------
@@ -388,7 +445,7 @@ class GraphIR:
     # ---- executing ---------------------------------------------------------------------------------------------------
 
     def _fed(self, op: str, info: TensorInfo, value: Any, dtype: str) -> _C.Tensor:
-        wanted = _DTYPES[dtype][0]
+        wanted = DTYPES[dtype]
         numpy = _arrays._ndarray()
         if isinstance(value, _C.Tensor):
             tensor = value.detach()
@@ -429,34 +486,39 @@ class GraphIR:
         values = {t: self._fed(op, self._tensors[t], value, dtype) for t, value in given.items()}
         for info in self._tensors:
             if info.value is not None:
-                values[info.id] = info.value.to(_DTYPES[dtype][0])
+                values[info.id] = info.value.to(DTYPES[dtype])
         known = {*values, *(t for n in self._nodes for t in n.outputs)}
         wanted = self.outputs() if outputs is None else [self._number(op, t) for t in outputs]
         unknown = [t for t in wanted if t not in known]
         if unknown:
             raise errors.ValueError(f"{op}: tensors {unknown} are not computed by the graph")
-        steps: list[Step] = []
-        for n in validate.order(self)[0]:
-            node = self._nodes[n]
-            place = chosen if node.device == "auto" else device_of(op, node.device)
-            steps.append((node.op, node.attrs, node.inputs, node.outputs, place))
+        start = time.perf_counter_ns()
+        results = self._executor.run(self._plan_on(op, chosen), values, wanted)
         if RING.enabled:
-            import time
-
-            start = time.perf_counter_ns()
-            results = self._executor.run(steps, values, wanted)
             RING.add("graph", "execute", start, str(device), chosen.type)
-        else:
-            results = self._executor.run(steps, values, wanted)
-        return {t: tensor.cpu().contiguous().numpy() for t, tensor in results.items()}
+        own = {tensor._storage_key() for tensor in values.values()}
+        out = {}
+        for t, tensor in results.items():
+            # What is given belongs to the caller, and is no view of what was fed or of a constant.
+            mine = tensor.clone() if tensor._storage_key() in own else tensor
+            out[t] = mine.cpu().contiguous().numpy()
+        return out
+
+    def _plan_on(self, op: str, device: _C.device) -> list[Step]:
+        """What the executor runs, for nodes that name no device of their own on this one."""
+        steps = self._plans.get(device)
+        if steps is None:
+            steps = []
+            for n in self._engine(op)[0].order:
+                node = self._nodes[n]
+                place = device if node.device == "auto" else device_of(op, node.device)
+                steps.append((node.op, node.attrs, node.inputs, node.outputs, place))
+            steps = self._plans.setdefault(device, steps)
+        return steps
 
     def _compute(self, values: Mapping[int, _C.Tensor], wanted: int, device: _C.device) -> _C.Tensor:
         """One tensor from inputs that are known to fit, left on the device: for callers that made the graph."""
-        if self._steps is None:
-            self.validate()
-            nodes = [self._nodes[n] for n in validate.order(self)[0]]
-            self._steps = [(n.op, n.attrs, n.inputs, n.outputs) for n in nodes]
-        return self._executor.run([(*step, device) for step in self._steps], values, [wanted])[wanted]
+        return self._executor.run(self._plan_on("GraphIR", device), values, [wanted])[wanted]
 
     def execute_f32(
         self, feeds: Mapping[Any, Any], device: Any = "metal", outputs: Sequence[Any] | None = None

@@ -1,4 +1,4 @@
-"""The operators of GraphIR: for each its schema, its shapes, its cost, and what it runs in the engine."""
+"""The operators of GraphIR: for each its schema, and what it runs in the engine, which infers shapes and costs."""
 
 from __future__ import annotations
 
@@ -24,21 +24,22 @@ class Op:
         name: Its name.
         inputs: The inputs' names; those that end in `?` may be left out.
         outputs: The outputs' names.
-        infer: The outputs' shapes from the inputs' and the attributes; raises `ShapeMismatch`.
-        run: The outputs from the inputs' tensors and the attributes.
-        macs: Multiply-accumulates from the inputs' shapes, the outputs' and the attributes.
-        attributes: By name the default, whose type values must have.
+        shapes: For each input a pattern of its shape: a letter is one size, the same wherever it stands, and `...` any
+            sizes before those.
+        run: The outputs from the inputs' tensors and the attributes. Their shapes are those that the engine gives.
         about: What it computes.
+        attributes: By name the default, whose type values must have.
+        check: Refuses attributes, given the inputs' shapes.
     """
 
     name: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    infer: Callable[[Sequence[Shape], Attrs], list[Shape]]
+    shapes: tuple[str, ...]
     run: Callable[[Sequence[Tensor], Attrs], list[Tensor]]
-    macs: Callable[[Sequence[Shape], Sequence[Shape], Attrs], int]
     about: str
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    check: Callable[[Sequence[Shape], Attrs], None] | None = None
     version: int = 1
 
     @property
@@ -68,6 +69,20 @@ class Op:
             out[name] = value
         return out
 
+    def fits(self, shapes: Sequence[Shape], attrs: Attrs) -> None:
+        """Refuses shapes that do not fit the patterns, and attributes that do not fit the shapes.
+
+        Raises:
+            ShapeMismatch: A shape does not fit.
+            ValueError: An attribute does not.
+        """
+        known: dict[str, Any] = {}
+        if not all(_bind(pattern, shape, known) for pattern, shape in zip(self.shapes, shapes, strict=False)):
+            wanted = ", ".join(f"({', '.join(pattern.split())})" for pattern in self.shapes[: len(shapes)])
+            raise errors.ShapeMismatch(f"{self.name}: expected {wanted}, got {', '.join(map(str, shapes))}")
+        if self.check is not None:
+            self.check(shapes, attrs)
+
     def schema(self) -> dict[str, Any]:
         """The schema as a dict."""
         return {
@@ -76,6 +91,7 @@ class Op:
             "inputs": [n.rstrip("?") for n in self.inputs],
             "optional_inputs": [n.rstrip("?") for n in self.inputs if n.endswith("?")],
             "outputs": list(self.outputs),
+            "shapes": dict(zip((n.rstrip("?") for n in self.inputs), self.shapes, strict=True)),
             "attributes": {
                 n: {"type": type(d).__name__, "default": list(d) if isinstance(d, tuple) else d}
                 for n, d in self.attributes.items()
@@ -86,93 +102,35 @@ class Op:
         }
 
 
-def _refuse(op: str, wanted: str, shapes: Sequence[Shape]) -> errors.ShapeMismatch:
-    return errors.ShapeMismatch(f"{op}: expected {wanted}, got {', '.join(map(str, shapes))}")
+def _bind(pattern: str, shape: Shape, known: dict[str, Any]) -> bool:
+    """Does a shape fit a pattern, given the sizes that letters and `...` stand for already?"""
+    letters = pattern.split()
+    rest = len(shape) - len(letters)
+    if letters and letters[0] == "...":
+        letters, rest = letters[1:], rest + 1
+        if rest < 0 or known.setdefault("...", shape[:rest]) != shape[:rest]:
+            return False
+        shape = shape[rest:]
+    elif rest:
+        return False
+    return all(known.setdefault(letter, n) == n for letter, n in zip(letters, shape, strict=True))
 
 
-def _matmul(s: Sequence[Shape], a: Attrs) -> list[Shape]:
-    if len(s[0]) != 2 or len(s[1]) != 2 or s[0][1] != s[1][0]:
-        raise _refuse("matmul", "(m, k) and (k, n)", s)
-    return [(s[0][0], s[1][1])]
-
-
-def _same(name: str) -> Callable[[Sequence[Shape], Attrs], list[Shape]]:
-    def infer(s: Sequence[Shape], a: Attrs) -> list[Shape]:
-        if any(shape != s[0] for shape in s):
-            raise _refuse(name, "one shape", s)
-        return [s[0]]
-
-    return infer
-
-
-def _bias_add(s: Sequence[Shape], a: Attrs) -> list[Shape]:
-    if not s[0] or s[1] != s[0][-1:]:
-        raise _refuse("bias_add", "(…, n) and (n,)", s)
-    return [s[0]]
-
-
-def _matmul_bias_act(s: Sequence[Shape], a: Attrs) -> list[Shape]:
-    out = _matmul(s, a)
-    if len(s) > 2 and s[2] != (s[1][1],):
-        raise _refuse("matmul_bias_act", "(m, k), (k, n) and (n,)", s)
-    _activation(a)
-    return out
-
-
-def _activation(a: Attrs) -> None:
+def _activation(s: Sequence[Shape], a: Attrs) -> None:
     if a["act"] not in ("none", "relu", "gelu"):
         raise errors.ValueError(f"act must be none, relu or gelu, got {a['act']!r}")
 
 
-def _steps(a: Attrs) -> tuple[int, int, int, int]:
-    return a["stride_h"], a["stride_w"], a["pad_h"], a["pad_w"]
-
-
-def _conv(s: Sequence[Shape], a: Attrs) -> list[Shape]:
-    from lucid.lightning._conv import ConvShape
-
-    if "act" in a:
-        _activation(a)
-    return [ConvShape("conv2d_nchw", s[0], s[1], s[2] if len(s) > 2 else None, _steps(a)).out]
-
-
-def _attention(s: Sequence[Shape], a: Attrs) -> list[Shape]:
-    q, k, v = s
-    if not (len(q) == len(k) == len(v) == 2 and q[1] == k[1] and k[0] == v[0]):
-        raise _refuse("attention", "(s, d), (t, d) and (t, e)", s)
-    return [(q[0], v[1])]
-
-
-def _arrange(s: Sequence[Shape], a: Attrs) -> list[Shape]:
+def _arrangement(s: Sequence[Shape], a: Attrs) -> None:
     if a["seq_len"] < 1 or a["head_dim"] < 1:
         raise errors.ValueError("qkv_arrange: seq_len and head_dim must be from 1 on")
     if math.prod(s[0]) == 0:
-        raise _refuse("qkv_arrange", "a tensor that is not empty", s)
-    return [(a["seq_len"], a["head_dim"])] * 3
+        raise errors.ShapeMismatch(f"qkv_arrange: expected a tensor that is not empty, got {s[0]}")
 
 
-def _transpose(s: Sequence[Shape], a: Attrs) -> list[Shape]:
-    if len(s[0]) != 2:
-        raise _refuse("transpose", "a matrix", s)
-    return [(s[0][1], s[0][0])]
-
-
-def _reshape(s: Sequence[Shape], a: Attrs) -> list[Shape]:
-    if any(not isinstance(n, int) or n < 0 for n in a["shape"]) or math.prod(a["shape"]) != math.prod(s[0]):
-        raise _refuse("reshape", f"as many elements as {a['shape']}", s)
-    return [tuple(a["shape"])]
-
-
-def _norm(s: Sequence[Shape], a: Attrs) -> list[Shape]:
-    if not s[0] or any(shape != s[0][-1:] for shape in s[1:]):
-        raise _refuse("layer_norm", "(…, n), and (n,) for weight and bias", s)
-    return [s[0]]
-
-
-def _softmax(s: Sequence[Shape], a: Attrs) -> list[Shape]:
-    if not s[0]:
-        raise _refuse("softmax", "at least one dimension", s)
-    return [s[0]]
+def _sizes(s: Sequence[Shape], a: Attrs) -> None:
+    if any(not isinstance(n, int) or n < 0 for n in a["shape"]):
+        raise errors.ValueError(f"reshape: shape must be ints from 0 on, got {a['shape']}")
 
 
 def _act(y: Tensor, name: str) -> Tensor:
@@ -202,76 +160,56 @@ def _run_arrange(t: Sequence[Tensor], a: Attrs) -> list[Tensor]:
     return arrange(t[0], a["seq_len"], a["head_dim"])
 
 
-def _elements(s: Sequence[Shape], o: Sequence[Shape], a: Attrs) -> int:
-    return math.prod(o[0])
-
-
-def _no_work(s: Sequence[Shape], o: Sequence[Shape], a: Attrs) -> int:
-    return 0
-
-
-def _product(s: Sequence[Shape], o: Sequence[Shape], a: Attrs) -> int:
-    return s[0][0] * s[0][1] * s[1][1]
-
-
-def _conv_macs(s: Sequence[Shape], o: Sequence[Shape], a: Attrs) -> int:
-    return math.prod(o[0]) * math.prod(s[1][1:])
-
-
-def _attention_macs(s: Sequence[Shape], o: Sequence[Shape], a: Attrs) -> int:
-    return s[0][0] * s[1][0] * (s[0][1] + s[2][1])
-
-
 _CONV = {"stride_h": 1, "stride_w": 1, "pad_h": 0, "pad_w": 0}
 
+_IMAGES = ("n c h w", "o c i j", "o")
+
 _TABLE = (
-    Op("matmul", ("a", "b"), ("out",), _matmul, lambda t, a: [_C.matmul(t[0], t[1])], _product, "a b"),
-    Op("vector_add", ("a", "b"), ("out",), _same("vector_add"), lambda t, a: [t[0] + t[1]], _elements, "a + b"),
-    Op("matrix_sub", ("a", "b"), ("out",), _same("matrix_sub"), lambda t, a: [t[0] - t[1]], _elements, "a - b"),
-    Op("matrix_div", ("a", "b"), ("out",), _same("matrix_div"), lambda t, a: [t[0] / t[1]], _elements, "a / b"),
-    Op("mul", ("a", "b"), ("out",), _same("mul"), lambda t, a: [t[0] * t[1]], _elements, "a * b"),
-    Op("bias_add", ("x", "bias"), ("out",), _bias_add, lambda t, a: [t[0] + t[1]], _elements, "x + bias"),
-    Op("relu", ("x",), ("out",), _same("relu"), lambda t, a: [t[0].relu()], _elements, "max(x, 0)"),
-    Op("gelu", ("x",), ("out",), _same("gelu"), lambda t, a: [_C.gelu(t[0])], _elements, "x Φ(x)"),
+    Op("matmul", ("a", "b"), ("out",), ("m k", "k n"), lambda t, a: [_C.matmul(t[0], t[1])], "a b"),
+    Op("vector_add", ("a", "b"), ("out",), ("...", "..."), lambda t, a: [t[0] + t[1]], "a + b"),
+    Op("matrix_sub", ("a", "b"), ("out",), ("...", "..."), lambda t, a: [t[0] - t[1]], "a - b"),
+    Op("matrix_div", ("a", "b"), ("out",), ("...", "..."), lambda t, a: [t[0] / t[1]], "a / b"),
+    Op("mul", ("a", "b"), ("out",), ("...", "..."), lambda t, a: [t[0] * t[1]], "a * b"),
+    Op("bias_add", ("x", "bias"), ("out",), ("... n", "n"), lambda t, a: [t[0] + t[1]], "x + bias"),
+    Op("relu", ("x",), ("out",), ("...",), lambda t, a: [t[0].relu()], "max(x, 0)"),
+    Op("gelu", ("x",), ("out",), ("...",), lambda t, a: [_C.gelu(t[0])], "x Φ(x)"),
+    Op("scale", ("x",), ("out",), ("...",), lambda t, a: [t[0] * a["factor"]], "factor * x", {"factor": 1.0}),
     Op(
-        "scale", ("x",), ("out",), _same("scale"), lambda t, a: [t[0] * a["factor"]], _elements, "factor * x",
-        {"factor": 1.0},
-    ),
-    Op(
-        "softmax", ("x",), ("out",), _softmax, lambda t, a: [t[0].softmax(-1)], _elements,
+        "softmax", ("x",), ("out",), ("... n",), lambda t, a: [t[0].softmax(-1)],
         "exp(x) over its sum, along the last dimension",
     ),
-    Op("transpose", ("x",), ("out",), _transpose, lambda t, a: [t[0].t()], _no_work, "the transposed matrix"),
+    Op("transpose", ("x",), ("out",), ("m n",), lambda t, a: [t[0].t()], "the transposed matrix"),
     Op(
-        "reshape", ("x",), ("out",), _reshape, lambda t, a: [t[0].reshape(a["shape"])], _no_work,
-        "the same elements in another shape", {"shape": ()},
+        "reshape", ("x",), ("out",), ("...",), lambda t, a: [t[0].reshape(a["shape"])],
+        "the same elements in another shape", {"shape": ()}, _sizes,
     ),
     Op(
-        "layer_norm", ("x", "weight?", "bias?"), ("out",), _norm,
+        "layer_norm", ("x", "weight?", "bias?"), ("out",), ("... n", "n", "n"),
         lambda t, a: [
             _C.layer_norm(
                 t[0], tuple(t[0].shape[-1:]), t[1] if len(t) > 1 else None, t[2] if len(t) > 2 else None, a["eps"]
             )
         ],
-        _elements, "weight (x - mean) / sqrt(var + eps) + bias, along the last dimension", {"eps": 1e-5},
+        "weight (x - mean) / sqrt(var + eps) + bias, along the last dimension", {"eps": 1e-5},
     ),
     Op(
-        "attention", ("q", "k", "v"), ("out",), _attention,
+        "attention", ("q", "k", "v"), ("out",), ("s d", "t d", "t e"),
         lambda t, a: [_C.scaled_dot_product_attention(t[0], t[1], t[2], is_causal=a["causal"])],
-        _attention_macs, "softmax(q kᵀ / sqrt(d)) v", {"causal": False},
+        "softmax(q kᵀ / sqrt(d)) v", {"causal": False},
     ),
-    Op("conv2d_nchw", ("x", "w", "b?"), ("out",), _conv, _run_conv, _conv_macs, "a convolution of images", _CONV),
+    Op("conv2d_nchw", ("x", "w", "b?"), ("out",), _IMAGES, _run_conv, "a convolution of images", _CONV),
     Op(
-        "qkv_arrange", ("x",), ("q", "k", "v"), _arrange, _run_arrange, _no_work,
-        "three matrices of the elements in order, repeated where they are too few", {"seq_len": 1, "head_dim": 1},
-    ),
-    Op(
-        "matmul_bias_act", ("a", "b", "bias?"), ("out",), _matmul_bias_act, _run_matmul_bias_act, _product,
-        "act(a b + bias)", {"act": "none"},
+        "qkv_arrange", ("x",), ("q", "k", "v"), ("...",), _run_arrange,
+        "three matrices of the elements in order, repeated where they are too few",
+        {"seq_len": 1, "head_dim": 1}, _arrangement,
     ),
     Op(
-        "conv2d_act", ("x", "w", "b?"), ("out",), _conv, _run_conv, _conv_macs, "act of a convolution of images",
-        {**_CONV, "act": "relu"},
+        "matmul_bias_act", ("a", "b", "bias?"), ("out",), ("m k", "k n", "n"), _run_matmul_bias_act,
+        "act(a b + bias)", {"act": "none"}, _activation,
+    ),
+    Op(
+        "conv2d_act", ("x", "w", "b?"), ("out",), _IMAGES, _run_conv, "act of a convolution of images",
+        {**_CONV, "act": "relu"}, _activation,
     ),
 )  # fmt: skip
 
