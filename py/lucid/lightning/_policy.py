@@ -228,7 +228,7 @@ def _threshold(family: str) -> float:
     given = getattr(_Crossover.policy, family)
     if family != "conv2d" or given >= 0:
         return float(given)
-    if _Crossover.conv_macs is None or _env.CONV_CROSSOVER_DYNAMIC.flag():
+    if _env.CONV_CROSSOVER_DYNAMIC.flag() or _Crossover.conv_macs is None:
         _Crossover.conv_macs = _env.CONV_CROSSOVER_MACS.integer()
     return _Crossover.conv_macs
 

@@ -85,13 +85,19 @@ def export_coreml(graph: GraphIR, path: str | os.PathLike[str], *, outputs: Any 
     Raises:
         RuntimeError: `coremltools` is not installed, or refuses the program.
         NotImplementedError: An operator is not exported; nothing is written.
-        ValueError: The graph is not valid, or the path does not end in `.mlpackage`.
+        ValueError: The graph is not valid or gives nothing, a result is an input, the path does not end in
+            `.mlpackage`, or its folder is not there.
     """
     if not isinstance(graph, GraphIR):
         raise errors.TypeError(f"export_coreml(): expected a GraphIR, got {type(graph).__name__}")
+    if not isinstance(path, (str, os.PathLike)):
+        raise errors.TypeError(f"export_coreml(): path must be a str or a path, got {type(path).__name__}")
     graph.validate()
-    if not os.fspath(path).endswith(".mlpackage"):
-        raise errors.ValueError(f"export_coreml(): the path must end in .mlpackage, got {os.fspath(path)!r}")
+    target = os.fspath(path)
+    if not isinstance(target, str) or not target.endswith(".mlpackage"):
+        raise errors.ValueError(f"export_coreml(): the path must end in .mlpackage, got {target!r}")
+    if not os.path.isdir(os.path.dirname(os.path.abspath(target))):
+        raise errors.ValueError(f"export_coreml(): the folder of {target!r} is not there")
     nodes = [graph._nodes[n] for n in graph._recorded().order]
     missing = sorted({node.op for node in nodes} - set(_LOWERINGS))
     if missing:
@@ -99,7 +105,12 @@ def export_coreml(graph: GraphIR, path: str | os.PathLike[str], *, outputs: Any 
     if any(t.dtype != "float32" for t in graph._tensors):
         raise errors.DtypeMismatch("export_coreml(): a graph of float32 is needed")
     numbers = [graph._number("export_coreml()", t) for t in outputs] if outputs is not None else graph.outputs()
-    return _convert(_coremltools(), graph, nodes, numbers, os.fspath(path))
+    if not numbers:
+        raise errors.ValueError("export_coreml(): the graph gives nothing: it has no nodes, or no outputs were named")
+    given = sorted(set(numbers) & set(graph.inputs()))
+    if given:
+        raise errors.ValueError(f"export_coreml(): tensors {given} are inputs, and no results of the graph")
+    return _convert(_coremltools(), graph, nodes, numbers, target)
 
 
 def _convert(ct: Any, graph: GraphIR, nodes: list[Node], numbers: list[int], path: str) -> dict[str, Any]:

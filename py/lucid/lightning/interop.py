@@ -50,8 +50,16 @@ def _foreign(op: str, module: str, x: Any) -> None:
 
 
 def to_numpy(x: Any) -> Any:
-    """A NumPy array that shows a CPU tensor's memory; of a GPU's tensor, a copy."""
-    return _tensor("to_numpy", x).detach().cpu().numpy()
+    """A NumPy array that shows a CPU tensor's memory; of a GPU's tensor, a copy.
+
+    Raises:
+        DtypeMismatch: NumPy has no such dtype.
+    """
+    tensor = _tensor("to_numpy", x).detach().cpu()
+    try:
+        return tensor.numpy()
+    except TypeError as e:
+        raise errors.DtypeMismatch(f"interop.to_numpy(): {e}") from None
 
 
 def from_numpy(x: Any) -> _C.Tensor:
@@ -70,10 +78,17 @@ def to_torch(x: Any) -> Any:
 
 
 def from_torch(x: Any) -> _C.Tensor:
-    """A tensor that shows a PyTorch tensor's memory; of one on a GPU that the engine does not share, a copy."""
+    """A tensor that shows a PyTorch tensor's memory; of one on a GPU that the engine does not share, a copy.
+
+    Raises:
+        TypeError: It is none of PyTorch, or one whose memory DLPack cannot hand over, such as a sparse one.
+    """
     _foreign("from_torch", "torch", x)
     tensor = x.detach()
-    return from_dlpack(tensor.cpu() if tensor.device.type == "mps" else tensor)
+    try:
+        return from_dlpack(tensor.cpu() if tensor.device.type == "mps" else tensor)
+    except (BufferError, TypeError) as e:
+        raise errors.TypeError(f"interop.from_torch(): PyTorch does not hand the tensor over: {e}") from None
 
 
 def to_mlx(x: Any) -> Any:

@@ -230,6 +230,10 @@ def test_interop() -> None:
     for call in (lambda: interop.to_torch(A), lambda: interop.from_torch(A), lambda: interop.from_mlx(A)):
         with pytest.raises(errors.TypeError):
             call()
+    with pytest.raises(errors.DtypeMismatch, match="NumPy"):
+        interop.to_numpy(half)
+    with pytest.raises(errors.TypeError, match="strided"):
+        interop.from_torch(torch.eye(2).to_sparse())
 
 
 def test_tensorflow_by_dlpack(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,6 +295,16 @@ def test_core_ml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         coreml.export_coreml(arrange, path)
     with pytest.raises(errors.ValueError, match="mlpackage"):
         coreml.export_coreml(g, tmp_path / "model.onnx")
-    with pytest.raises(errors.TypeError):
-        coreml.export_coreml("graph", path)
+    for graph, where in (("graph", path), (g, None)):
+        with pytest.raises(errors.TypeError):
+            coreml.export_coreml(graph, where)
+    for graph, where, outputs, says in (
+        (g, tmp_path / "none" / "m.mlpackage", None, "folder"),
+        (lc.GraphIR(), tmp_path / "m.mlpackage", None, "gives nothing"),
+        (g, tmp_path / "m.mlpackage", ["x"], "inputs"),
+        (g, tmp_path / "m.mlpackage", ["nobody"], "no tensor"),
+    ):
+        with pytest.raises(errors.ValueError, match=says):
+            coreml.export_coreml(graph, where, outputs=outputs)
+    assert not (tmp_path / "none").exists() and not (tmp_path / "m.mlpackage").exists()
     assert set(coreml.supported_operators()) <= {s["name"] for s in lc.graph_registry_schemas()}

@@ -95,6 +95,10 @@ def test_crossover(monkeypatch: pytest.MonkeyPatch) -> None:
     # 84672 multiply-accumulates, below the default of 260000.
     assert chosen(convolve) == ("cpu", True)
     lc.crossover_policy_set(lc.CrossoverPolicy())
+    monkeypatch.setenv("CJ_CONV2D_CPU_CROSSOVER_DYNAMIC", "yes")
+    with pytest.raises(errors.ValueError, match="DYNAMIC"):
+        convolve()
+    monkeypatch.delenv("CJ_CONV2D_CPU_CROSSOVER_DYNAMIC")
     monkeypatch.setenv("CJ_CONV2D_CPU_CROSSOVER_MACS", "1000")
     assert chosen(convolve) == (gpu, False)
     monkeypatch.setenv("CJ_CONV2D_CPU_CROSSOVER_MACS", "100000")
