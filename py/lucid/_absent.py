@@ -170,7 +170,6 @@ ABSENT: dict[str, dict[str, str]] = {
         **_names(
             INTERNAL, "assert_int_or_pair has_torch_function has_torch_function_unary has_torch_function_variadic"
         ),
-        **_names(VENDORS, "grouped_mm"),
     },
     "nn.modules.container": _names(INTERNAL, "T"),
     "nn.parallel": _names(

@@ -57,7 +57,10 @@ class _Namespace:
             found = OPERATORS.get(f"{self._name}::{op}")
         if found is None and self._name in ("aten", "prims"):
             import lucid
+            from lucid import _aten
 
+            if callable(function := getattr(_aten, op, None)) and op in _aten.__all__:
+                return _Native(op, function)
             for place in (lucid, lucid.nn.functional, lucid.linalg, lucid.special, lucid.Tensor):
                 function = getattr(place, op.removeprefix("linalg_").removeprefix("special_"), None)
                 if callable(function) and not isinstance(function, type):

@@ -5,7 +5,8 @@ Marks on tensors and functions are taken and change nothing: they only tell a co
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from lucid._dynamo import config as config
@@ -17,6 +18,7 @@ from lucid._dynamo.eval_frame import is_dynamo_supported as is_dynamo_supported
 from lucid.compiler import allow_in_graph as allow_in_graph
 from lucid.compiler import assume_constant_result as assume_constant_result
 from lucid.compiler import disable as disable
+from lucid.compiler import explain as explain
 from lucid.compiler import is_compiling as is_compiling
 from lucid.compiler import list_backends as list_backends
 from lucid.compiler import reset as reset
@@ -29,8 +31,12 @@ __all__ = [
     "assume_constant_result",
     "config",
     "disable",
+    "disable_nested_graph_breaks",
     "disallow_in_graph",
+    "dont_skip_tracing",
+    "error_on_graph_break",
     "exc",
+    "explain",
     "forbid_in_graph",
     "graph_break",
     "is_compiling",
@@ -41,9 +47,15 @@ __all__ = [
     "mark_static",
     "mark_static_address",
     "maybe_mark_dynamic",
+    "nonstrict_trace",
+    "optimize",
+    "optimize_assert",
     "reset",
+    "reset_code_caches",
+    "reset_frame_count",
     "run",
     "set_stance",
+    "skip_frame",
     "substitute_in_graph",
     "utils",
 ]
@@ -66,6 +78,88 @@ def graph_break(msg: str = "") -> None:
 
     if _C._graph_recording():
         _trace.outside(f"graph_break() is called {msg}".rstrip())
+
+
+def optimize(backend: Any = "lucid", *, nopython: bool = False, dynamic: bool | None = None, **options: Any) -> Any:
+    """A decorator that compiles a function or module, as `lucid.compile`.
+
+    Args:
+        backend (str | Callable, default: "lucid"): taken for PyTorch's signature; Lucid's own compiler compiles.
+        nopython (bool, default: False): whether what cannot be recorded is an error.
+        dynamic (bool, optional): taken for PyTorch's signature; sizes may vary between calls.
+        **options (object): taken for PyTorch's signature.
+
+    Returns:
+        A decorator.
+
+    Example:
+        >>> lucid._dynamo.optimize()(lambda x: x + 1)(lucid.ones(1))
+        tensor([2.])
+    """
+    import lucid
+
+    return lambda fn: lucid.compile(fn, fullgraph=nopython, dynamic=dynamic)
+
+
+def optimize_assert(backend: Any = "lucid", **options: Any) -> Any:
+    """`optimize` with `nopython`: what cannot be recorded is an error.
+
+    Args:
+        backend (str | Callable, default: "lucid"): as for `optimize`.
+        **options (object): as for `optimize`.
+
+    Returns:
+        A decorator.
+
+    Example:
+        >>> lucid._dynamo.optimize_assert()(lambda x: x * 3)(lucid.ones(1))
+        tensor([3.])
+    """
+    return optimize(backend, nopython=True, **options)
+
+
+@contextlib.contextmanager
+def error_on_graph_break(error_on_graph_break: bool) -> Iterator[None]:
+    """Within it, says whether `graph_break` is an error in what is compiled.
+
+    Raises:
+        NotImplementedError: with `True`: give `fullgraph=True` to `lucid.compile`.
+    """
+    from lucid import errors
+
+    if error_on_graph_break:
+        raise errors.NotImplementedError("error_on_graph_break: give fullgraph=True to lucid.compile")
+    yield
+
+
+def skip_frame(msg: str = "") -> None:
+    """Leaves the calling function to Python: as `graph_break`."""
+    graph_break(msg)
+
+
+def nonstrict_trace(traceable_fn: Any) -> Any:
+    """Marks a function that is recorded by running it, as everything is here. Returns it."""
+    return traceable_fn
+
+
+def dont_skip_tracing(fn: Any = None) -> Any:
+    """Marks a function that is recorded, as everything is here. Returns it."""
+    return fn if fn is not None else lambda given: given
+
+
+def disable_nested_graph_breaks(fn: Any = None) -> Any:
+    """Marks a function whose calls are recorded as one or not at all, as every function's are here. Returns it."""
+    return fn if fn is not None else lambda given: given
+
+
+def reset_code_caches() -> None:
+    """Forgets what is compiled: `lucid.compiler.reset`."""
+    reset()
+
+
+def reset_frame_count() -> None:
+    """Starts the counts of `lucid.compiler.statistics` anew, and forgets what is compiled."""
+    reset()
 
 
 def run(fn: Callable[..., Any] | None = None) -> Any:

@@ -98,7 +98,25 @@ class Partial(Placement):
 
 
 def chunk_range(size: int, n: int, i: int) -> tuple[int, int]:
-    """Where part `i` of `n` begins, and how long it is; the last ones may be shorter, or empty."""
+    """Where part `i` of `n` begins, and how long it is; the last ones may be shorter, or empty.
+
+    Args:
+        size (int): how many there are in all.
+        n (int): the number of parts, at least 1.
+        i (int): which part, counted from 0.
+
+    Returns:
+        tuple[int, int]: the first index of the part, and its length.
+
+    Raises:
+        ValueError: `n` is below 1, `size` is negative, or there is no part `i`.
+
+    Example:
+        >>> [lucid.distributed.tensor.chunk_range(5, 3, i) for i in range(3)]
+        [(0, 2), (2, 2), (4, 1)]
+    """
+    if n < 1 or size < 0 or not 0 <= i < n:
+        raise errors.ValueError(f"chunk_range: there is no part {i} of {n} of {size} elements")
     step = -(-size // n)
     begin = min(i * step, size)
     return begin, min(step, size - begin)

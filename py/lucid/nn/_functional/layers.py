@@ -16,6 +16,7 @@ __all__ = [
     "embedding_bag",
     "fused_linear_gelu",
     "fused_linear_relu",
+    "grouped_mm",
     "gumbel_softmax",
     "instance_norm",
     "local_response_norm",
@@ -545,3 +546,36 @@ def embedding_bag(
         size = lucid.zeros(bags, device=device).index_add(0, bag, counted).clamp(min=1)
         made = made / size.to(made.dtype).unsqueeze(1)
     return made
+
+
+def grouped_mm(
+    mat_a: Tensor,
+    mat_b: Tensor,
+    *,
+    offs: Tensor | None = None,
+    bias: Tensor | None = None,
+    out_dtype: lucid.dtype | None = None,
+) -> Tensor:
+    """Multiplies groups of rows, columns or summands with matrices of their own, as in mixtures of experts.
+
+    Args:
+        mat_a (Tensor): `(M, K)` or `(G, M, K)`.
+        mat_b (Tensor): `(K, N)` or `(G, K, N)`, of the same floating dtype.
+        offs (Tensor, optional): `(G)`, int32: where each group ends, where a matrix has two dimensions.
+        bias (Tensor, optional): `(N)`; not taken, as in PyTorch.
+        out_dtype (lucid.dtype, optional): the inputs' dtype, which is the default.
+
+    Returns:
+        Tensor: `(G, M, N)` where both or none of the matrices have three dimensions, else `(M, N)`.
+
+    Raises:
+        RuntimeError: shapes or dtypes that do not fit, or ends that do not rise or lie beyond the size.
+
+    Differences from PyTorch: all floating dtypes.
+
+    Example:
+        >>> x, experts = lucid.ones(3, 2), lucid.stack([lucid.eye(2), 2 * lucid.eye(2)])
+        >>> lucid.nn.functional.grouped_mm(x, experts, offs=lucid.tensor([1, 3], dtype=lucid.int32)).tolist()
+        [[1.0, 1.0], [2.0, 2.0], [2.0, 2.0]]
+    """
+    return lucid._grouped_mm(mat_a, mat_b, offs, bias, out_dtype)
