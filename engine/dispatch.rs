@@ -12,8 +12,7 @@ use crate::layout_propagation::{
 use crate::meta::{MetaArray, MetaBackend};
 use crate::ops::OpRow;
 use crate::ops::{
-    binary::BinaryOp, index::IndexOp, nn::NnOp, norm::NormOp, pool::PoolOp, sort::SortOp, transfer::TransferOp,
-    view::ViewOp,
+    binary::BinaryOp, index::IndexOp, norm::NormOp, pool::PoolOp, sort::SortOp, transfer::TransferOp, view::ViewOp,
 };
 use crate::optim::Step;
 use crate::output_donation;
@@ -349,9 +348,7 @@ fn execute<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], out: &Meta, spent: bool)
             B::pool(op, x, out)
         }
         (Prim::Pool(op), x) => B::pool(op, x, out).and_then(|made| as_images::<B>(&x[..1], made)),
-        (Prim::Nn(op @ (NnOp::Gelu { .. } | NnOp::GeluGradient { .. })), x) => {
-            in_order::<B>(x, out, |x, out| B::nn(op, x, out))
-        }
+        (Prim::Nn(op), x) if op.is_by_element() => in_order::<B>(x, out, |x, out| B::nn(op, x, out)),
         (Prim::Nn(op), x) => B::nn(op, x, out),
         (Prim::Norm(op @ NormOp::Affine { dims: 0, .. }), x) => {
             B::norm(op, x, out).and_then(|made| as_images::<B>(&x[..1], made))

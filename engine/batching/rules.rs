@@ -62,8 +62,8 @@ pub(super) fn run(prim: Prim, x: &[Input<'_>], size: usize, out: Meta) -> Result
         Prim::Nn(NnOp::SoftmaxGradient { axis, log }) => {
             leading(Prim::Nn(NnOp::SoftmaxGradient { axis: axis + 1, log }), x, size, out)
         }
-        Prim::Nn(NnOp::Gelu { .. }) => same(prim, x, out),
-        Prim::Nn(NnOp::GeluGradient { .. }) => leading(prim, x, size, out),
+        Prim::Nn(NnOp::Gelu { .. } | NnOp::Elementwise { .. }) => same(prim, x, out),
+        Prim::Nn(NnOp::GeluGradient { .. } | NnOp::ElementwiseGradient { .. }) => leading(prim, x, size, out),
         Prim::Nn(NnOp::Attention { .. }) => contract::attention(prim, x, size, out),
         // The layers' functions are made of other ops where their inputs are batched.
         Prim::Nn(NnOp::Recurrent { .. } | NnOp::RecurrentGradient { .. }) => each_sample(prim, x, size, out),

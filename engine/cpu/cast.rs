@@ -194,9 +194,9 @@ pub fn widened1<'f, H: Wide<W = f32>>(f: &'f F1<'f, f32, f32>) -> impl Fn(&[H], 
         let (mut wide, mut result) = ([0f32; BLOCK], [0f32; BLOCK]);
         for (x, out) in x.chunks(BLOCK).zip(out.chunks_mut(BLOCK)) {
             let n = x.len().min(out.len());
-            map1(Widen, x, &mut wide);
+            H::widen_all(x, &mut wide);
             f(&wide[..n], &mut result[..n]);
-            map1(Narrow, &result[..n], out);
+            H::narrow_all(&result[..n], out);
         }
     }
 }
@@ -224,7 +224,7 @@ fn widen_arg<'a, H: Wide<W = f32>>(x: Arg<H>, start: usize, n: usize, to: &'a mu
     match x {
         Arg::Value(x) => Arg::Value(x.widen()),
         Arg::Slice(x) => {
-            map1(Widen, &x[start..start + n], to);
+            H::widen_all(&x[start..start + n], to);
             Arg::Slice(&to[..n])
         }
         Arg::Rows(x) => {
@@ -249,7 +249,7 @@ pub trait Finish<R>: Sized {
 }
 impl Finish<f32> for f16 {
     fn finish(from: &[f32], to: &mut [f16]) {
-        map1(Narrow, from, to);
+        f16::narrow_all(from, to);
     }
 }
 impl Finish<f32> for bf16 {

@@ -6,8 +6,8 @@ use super::cast::cast;
 use super::complex;
 use super::numbers::{next_after, Bits, Integer, Number, RealNumber};
 use super::simd::{
-    call1, call2, light1, light1_over, light2, light2_over, light2_symmetric, threads::GRAIN, Arith, Float, Map1, Map2,
-    Math, Real,
+    call1, call2, kernel, light1, light1_over, light2, light2_over, light2_symmetric, map2, quotients, threads::GRAIN,
+    Arg, Arith, Float, Map1, Map2, Math, Quotient, Real,
 };
 use super::strided::F1;
 use super::CpuArray;
@@ -15,7 +15,7 @@ use super::{airy, bessel, special};
 use crate::dtype::Part;
 use crate::{DType, Error, Result};
 use half::{bf16, f16};
-use loops::{better, better_over, extremes, loops1, loops2, Call, Call2, Loops1, Loops2, Overs1, Overs2};
+use loops::{better, better_over, extremes, loops1, loops2, Overs1, Overs2};
 use lucid_ir::backend::Array;
 use lucid_ir::ops::binary::BinaryOp;
 use lucid_ir::ops::unary::UnaryOp;
@@ -24,7 +24,7 @@ use num_complex::{Complex, Complex32, Complex64};
 
 mod loops;
 mod slices;
-pub(super) use loops::{apply1, apply2, F};
+pub(super) use loops::{apply1, apply2, Call, Call2, Loops1, Loops2, F};
 pub(super) use slices::{Slices1, Slices2};
 
 /// Elements from which an expensive function goes to the pool.
@@ -76,6 +76,14 @@ kernels! {
     Trunc [f32 f64] |x| x.trunc();
     Round [f32 f64] |x| x.round_ties_even();
     Reciprocal [f32 f64] |x| 1.0 / x;
+    Cube [f32 f64] |x| x * x * x;
+    InverseSquare [f32 f64] |x| 1.0 / (x * x);
+    ComplexNeg [Complex32 Complex64] |x| -x;
+    ComplexSquare [Complex32 Complex64] |x| x * x;
+    ComplexConj [Complex32 Complex64] |x| x.conj();
+    ComplexAdd [Complex32 Complex64] |a, b| a + b;
+    ComplexSub [Complex32 Complex64] |a, b| a - b;
+    ComplexMul [Complex32 Complex64] |a, b| a * b;
     // The sum makes 0 of -0. This is one instruction for a maximum; a choice between 0 and `x` that goes where `x` lay would be
     // a masked store, which takes five times as long on some processors.
     Relu [f32 f64] |x| { let y = x + 0.0; if 0.0 > y { 0.0 } else { y } };
@@ -86,7 +94,32 @@ kernels! {
     And [in Bits] |a, b| a.and(b);
     Or [in Bits] |a, b| a.or(b);
     Xor [in Bits] |a, b| a.xor(b);
+    // Infinities of one sign have no difference; they are the result.
+    LogAddExp [f32 f64] |a, b| {
+        let (high, less) = (if a > b { a } else { b }, -(a - b).abs());
+        let sum = high + kernel::Log1p.map::<{ F }>(kernel::Exp.map::<{ F }>(less));
+        if a == b && high.is_infinite() { high } else { sum }
+    };
     ReluGradient [f32 f64] |g, y| if y <= 0.0 { 0.0 } else { g };
+}
+
+/// Declares tests of a float.
+macro_rules! tests {
+    ($($K:ident |$x:ident| $e:expr;)*) => {
+        $(
+            #[derive(Clone, Copy)]
+            struct $K;
+            impl Map1<f32, bool> for $K {
+                #[inline(always)]
+                fn map<const F: bool>(self, $x: f32) -> bool { $e }
+            }
+        )*
+    };
+}
+tests! {
+    Nan |x| x.is_nan();
+    Infinite |x| x.abs() == f32::INFINITY;
+    Finite |x| x.abs() < f32::INFINITY;
 }
 
 pub(super) fn log_add_exp(a: f64, b: f64) -> f64 {
@@ -166,6 +199,11 @@ fn test(x: &CpuArray, both: bool, f: fn(f64) -> bool) -> Result<CpuArray> {
 
 /// One loop for each complex dtype.
 macro_rules! complexes1 {
+    (light $K:ident) => {{
+        let c64: &F1<Complex32, Complex32> = &|x, out| light1($K, x, out);
+        let c128: &F1<Complex64, Complex64> = &|x, out| light1($K, x, out);
+        (Some(c64), Some(c128))
+    }};
     ($f:expr) => {{
         let c64: &F1<Complex32, Complex32> = &|x, out| call1($f, x, out);
         let c128: &F1<Complex64, Complex64> = &|x, out| call1($f, x, out);
@@ -174,6 +212,11 @@ macro_rules! complexes1 {
 }
 /// The same of two operands.
 macro_rules! complexes2 {
+    (light $K:ident) => {{
+        let c64: &F<Complex32, Complex32> = &|a, b, out| light2($K, a, b, out);
+        let c128: &F<Complex64, Complex64> = &|a, b, out| light2($K, a, b, out);
+        (Some(c64), Some(c128))
+    }};
     ($f:expr) => {{
         let c64: &F<Complex32, Complex32> = &|a, b, out| call2($f, a, b, out);
         let c128: &F<Complex64, Complex64> = &|a, b, out| call2($f, a, b, out);
@@ -188,11 +231,11 @@ pub fn unary(op: &UnaryOp, x: &CpuArray, over: bool) -> Result<CpuArray> {
     let (complex, double) = (x.dtype().is_complex(), x.dtype() == DType::C128);
     match op {
         U::Neg => {
-            let (c64, c128) = complexes1!(|v| -v);
+            let (c64, c128) = complexes1!(light ComplexNeg);
             Loops1 { c64, c128, ..loops1!(Neg; u8 i32 i64 f32 f64) }.run(call, GRAIN)
         }
         U::Square => {
-            let (c64, c128) = complexes1!(|v| v * v);
+            let (c64, c128) = complexes1!(light ComplexSquare);
             Loops1 { c64, c128, ..loops1!(Square; u8 i32 i64 f32 f64) }.run(call, GRAIN)
         }
         U::Abs if double => apply1::<Complex64, f64>(x, COSTLY, &|x, out| call1(Complex64::norm, x, out)),
@@ -201,8 +244,8 @@ pub fn unary(op: &UnaryOp, x: &CpuArray, over: bool) -> Result<CpuArray> {
         // The sign of a truth value is itself.
         U::Sign if x.dtype() == DType::Bool => super::copy::copy(x),
         U::Sign => loops1!(Sign; u8 i32 i64 f32 f64).run(call, GRAIN),
-        U::Conj if double => apply1::<Complex64, Complex64>(x, GRAIN, &|x, out| call1(|v| v.conj(), x, out)),
-        U::Conj if complex => apply1::<Complex32, Complex32>(x, GRAIN, &|x, out| call1(|v| v.conj(), x, out)),
+        U::Conj if double => apply1::<Complex64, Complex64>(x, GRAIN, &|x, out| light1(ComplexConj, x, out)),
+        U::Conj if complex => apply1::<Complex32, Complex32>(x, GRAIN, &|x, out| light1(ComplexConj, x, out)),
         U::Conj => super::copy::copy(x),
         U::Exp => math(Math::Exp, call),
         U::Exp2 => math(Math::Exp2, call),
@@ -267,10 +310,32 @@ pub fn unary(op: &UnaryOp, x: &CpuArray, over: bool) -> Result<CpuArray> {
         U::SignBit => sign_bit(x),
         U::LogicalNot => loops1!(Not; bool).run(Call { x: &cast(x, DType::Bool)?, over: false, ..call }, GRAIN),
         U::BitwiseNot => loops1!(Not; bool u8 i32 i64).run(call, GRAIN),
+        U::IsNan if x.dtype() == DType::F32 => apply1::<f32, bool>(x, GRAIN, &|x, out| light1(Nan, x, out)),
+        U::IsInf if x.dtype() == DType::F32 => apply1::<f32, bool>(x, GRAIN, &|x, out| light1(Infinite, x, out)),
+        U::IsFinite if x.dtype() == DType::F32 => apply1::<f32, bool>(x, GRAIN, &|x, out| light1(Finite, x, out)),
         U::IsNan => test(x, false, f64::is_nan),
         U::IsInf => test(x, false, f64::is_infinite),
         U::IsFinite => test(x, true, f64::is_finite),
     }
+}
+
+/// Powers; the commonest of one exponent are products, as in PyTorch.
+fn powers<T: Real + num_traits::Float>(a: Arg<T>, b: Arg<T>, out: &mut [T])
+where
+    Cube: Map1<T, T>,
+    Reciprocal: Map1<T, T>,
+    InverseSquare: Map1<T, T>,
+{
+    if let (Arg::Slice(x), Arg::Value(e)) = (a, b) {
+        match e.to_f64() {
+            Some(1.0) => return out.copy_from_slice(x),
+            Some(3.0) => return light1(Cube, x, out),
+            Some(-1.0) => return light1(Reciprocal, x, out),
+            Some(-2.0) => return light1(InverseSquare, x, out),
+            _ => {}
+        }
+    }
+    T::pow_slices(a, b, out);
 }
 
 /// An integer division's divisors, none of which may be 0.
@@ -315,26 +380,35 @@ pub fn binary(op: &BinaryOp, a: &CpuArray, b: &CpuArray, out: &Meta, over: bool)
     }
     match op {
         B::Add => {
-            let (c64, c128) = complexes2!(|a, b| a + b);
+            let (c64, c128) = complexes2!(light ComplexAdd);
             run(&Loops2 { c64, c128, ..loops2!(light2_symmetric Add; bool u8 i32 i64; floats) }, GRAIN)
         }
         B::Sub => {
-            let (c64, c128) = complexes2!(|a, b| a - b);
+            let (c64, c128) = complexes2!(light ComplexSub);
             run(&Loops2 { c64, c128, ..loops2!(light2 Sub; u8 i32 i64; floats) }, GRAIN)
         }
         B::Mul => {
-            let (c64, c128) = complexes2!(|a, b| a * b);
+            let (c64, c128) = complexes2!(light ComplexMul);
             run(&Loops2 { c64, c128, ..loops2!(light2_symmetric Mul; bool u8 i32 i64; floats) }, GRAIN)
         }
         B::Div => {
             let (c64, c128) = complexes2!(complex::div);
             run(&Loops2 { c64, c128, ..loops2!(light2 Div;; floats) }, GRAIN)
         }
-        B::FloorDivide => run(&calls!(floor_divide with floats), COSTLY),
-        B::Remainder => run(&calls!(remainder with floats), COSTLY),
-        B::Fmod => run(&calls!(fmod with floats), COSTLY),
+        B::FloorDivide => {
+            let f32: &F<f32, f32> = &|a, b, out| quotients(Quotient::Floor, f32::floor_divide, a, b, out);
+            run(&Loops2 { f32: Some(f32), ..calls!(floor_divide with floats) }, COSTLY)
+        }
+        B::Remainder => {
+            let f32: &F<f32, f32> = &|a, b, out| quotients(Quotient::Remainder, f32::remainder, a, b, out);
+            run(&Loops2 { f32: Some(f32), ..calls!(remainder with floats) }, COSTLY)
+        }
+        B::Fmod => {
+            let f32: &F<f32, f32> = &|a, b, out| quotients(Quotient::Fmod, f32::fmod, a, b, out);
+            run(&Loops2 { f32: Some(f32), ..calls!(fmod with floats) }, COSTLY)
+        }
         B::Pow => {
-            let (f32, f64): (&F<f32, f32>, &F<f64, f64>) = (&f32::pow_slices, &f64::pow_slices);
+            let (f32, f64): (&F<f32, f32>, &F<f64, f64>) = (&powers::<f32>, &powers::<f64>);
             let (c64, c128) = complexes2!(complex::pow);
             run(&Loops2 { f32: Some(f32), f64: Some(f64), c64, c128, ..calls!(power) }, COSTLY)
         }
@@ -346,9 +420,8 @@ pub fn binary(op: &BinaryOp, a: &CpuArray, b: &CpuArray, out: &Meta, over: bool)
             run(&Loops2 { f32: Some(f32), f64: Some(f64), ..Loops2::default() }, COSTLY)
         }
         B::LogAddExp => {
-            let f32: &F<f32, f32> =
-                &|a, b, out| call2(|a: f32, b: f32| log_add_exp(a.into(), b.into()) as f32, a, b, out);
-            let f64: &F<f64, f64> = &|a, b, out| call2(log_add_exp, a, b, out);
+            let (f32, f64): (&F<f32, f32>, &F<f64, f64>) =
+                (&|a, b, out| map2(LogAddExp, a, b, out), &|a, b, out| map2(LogAddExp, a, b, out));
             run(&Loops2 { f32: Some(f32), f64: Some(f64), ..Loops2::default() }, COSTLY)
         }
         B::Hypot => {

@@ -6,7 +6,7 @@
 use super::blas::{gemm, Gemm, Matrix, Product};
 use super::elementwise::{apply1, apply2};
 use super::simd::{for_strips, join, run, threads, Exponential, Extreme, Map1, Math, Real, Strip, Sum, Task, Wide};
-use super::{attention, copy, rnn_layer, softmax_backward, CpuArray};
+use super::{attention, copy, element_fn, rnn_layer, softmax_backward, CpuArray};
 use crate::dtype::Element;
 use crate::fallible::scratch;
 use crate::shape::{Axes, Layout};
@@ -92,6 +92,8 @@ pub fn nn(op: &NnOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
             with_float!("softmax_gradient", out.dtype, T => softmax_backward::softmax::<T>(x, inputs[1], axis, log))
         }
         NnOp::Attention { causal, scale } => attention::attention(inputs, causal, scale, out),
+        NnOp::Elementwise { f, numbers } => element_fn::forward(f, numbers, x),
+        NnOp::ElementwiseGradient { f, numbers } => element_fn::backward(f, numbers, x, inputs[1], out),
         NnOp::Recurrent { cell, ref sizes, reverse, save } => {
             rnn_layer::forward(&rnn_layer::Layer { cell, sizes, reverse }, save, inputs, out)
         }

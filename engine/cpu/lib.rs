@@ -17,6 +17,7 @@ mod complex;
 mod conv;
 pub mod copy;
 mod create;
+mod element_fn;
 mod elementwise;
 pub(crate) mod factor;
 mod fft;

@@ -4,7 +4,7 @@
 //! plain ops that its row in the table states.
 
 use super::fused::{axis_back, axis_last, total, total2, Compute, Float};
-use super::simd::{run, threads, Task, Wide};
+use super::simd::{for_strips, run, threads, Task, Wide};
 use super::CpuArray;
 use crate::fallible::scratch;
 use crate::Result;
@@ -60,8 +60,83 @@ impl<T: Wide<W: Compute>> Task for LogSoftmax<'_, T> {
     }
 }
 
+/// Adds a row of `g y`, or of `g`, to the sums of columns.
+struct AddRow<'a, T: Wide> {
+    g: &'a [T],
+    y: &'a [T],
+    sums: &'a mut [T::W],
+    log: bool,
+}
+impl<T: Wide<W: Compute>> Task for AddRow<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const F: bool>(self) {
+        let AddRow { g, y, sums, log } = self;
+        match log {
+            true => sums.iter_mut().zip(g).for_each(|(s, g)| *s = *s + g.widen()),
+            false => sums.iter_mut().zip(g).zip(y).for_each(|((s, g), y)| *s = *s + g.widen() * y.widen()),
+        }
+    }
+}
+
+/// A row of the result, from the sums of columns.
+struct SpreadRow<'a, T: Wide> {
+    g: &'a [T],
+    y: &'a [T],
+    sums: &'a [T::W],
+    log: bool,
+    out: &'a mut [T],
+}
+impl<T: Wide<W: Compute>> Task for SpreadRow<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const F: bool>(self) {
+        let SpreadRow { g, y, sums, log, out } = self;
+        let each = out.iter_mut().zip(g).zip(y).zip(sums);
+        match log {
+            true => each.for_each(|(((o, g), y), &s)| *o = T::narrow(g.widen() - y.widen().power::<F>() * s)),
+            false => each.for_each(|(((o, g), y), &s)| *o = T::narrow(y.widen() * (g.widen() - s))),
+        }
+    }
+}
+
+/// Terms up to which a sum of columns goes on in the precision that elements are computed in.
+const TERMS: usize = 2048;
+/// Columns that are done together, and as many at least that it pays.
+const COLUMNS: usize = 1024;
+
+/// The gradient along the rows of matrices of `n` rows and `inner` columns.
+fn down<T: Float>(g: &CpuArray, y: &CpuArray, [n, inner]: [usize; 2], log: bool) -> Result<CpuArray> {
+    let (g, y) = (g.contiguous()?, y.contiguous()?);
+    let (g_guard, y_guard) = (g.read::<T>(), y.read::<T>());
+    let (gs, ys) = (g.slice(&g_guard), y.slice(&y_guard));
+    CpuArray::build(y.shape(), |out: &mut [T]| {
+        let room = || scratch(T::W::of(0.0), COLUMNS.min(inner));
+        for_strips(out, [n, inner], COLUMNS, threads::GRAIN / 4, room, |sums, mut strip| {
+            let (first, width) = (strip.start + strip.column, strip.width);
+            let sums = &mut sums[..width];
+            sums.fill(T::W::of(0.0));
+            let row = |i: usize| first + i * inner..first + i * inner + width;
+            for i in 0..n {
+                let at = row(i);
+                run(AddRow { g: &gs[at.clone()], y: &ys[at], sums: &mut *sums, log });
+            }
+            for i in 0..n {
+                let at = row(i);
+                run(SpreadRow { g: &gs[at.clone()], y: &ys[at], sums: &*sums, log, out: strip.row(i) });
+            }
+        });
+        Ok(())
+    })
+}
+
 /// The gradient of softmax along a dimension, or of its logarithm, from that of the result `y`.
 pub fn softmax<T: Float>(g: &CpuArray, y: &CpuArray, axis: usize, log: bool) -> Result<CpuArray> {
+    let rows = y.shape().get(axis).copied().unwrap_or(1);
+    let inner: usize = y.shape().iter().skip(axis + 1).product();
+    if inner >= 16 && (1..=TERMS).contains(&rows) {
+        return down::<T>(g, y, [rows, inner], log);
+    }
     let (g, y) = (axis_last(g, axis)?, axis_last(y, axis)?);
     let n = y.shape().last().copied().unwrap_or(1).max(1);
     let (g_guard, y_guard) = (g.read::<T>(), y.read::<T>());

@@ -6,7 +6,7 @@
 use crate::ops::conv::ConvArgs;
 use crate::ops::index::ScatterMode;
 use crate::ops::loss;
-use crate::ops::nn::RecurrentCell;
+use crate::ops::nn::{ElementFn, RecurrentCell};
 use crate::ops::pool::PoolArgs;
 use crate::ops::quantized::{Affine, Part};
 use crate::ops::reduce::Reduction;
@@ -247,6 +247,26 @@ impl Codec for [bool; 2] {
     fn decode(arg: &Arg) -> Option<[bool; 2]> {
         let [a, b] = arg.exactly()?;
         Some([bool::decode(a)?, bool::decode(b)?])
+    }
+}
+
+impl Codec for [f64; 3] {
+    fn encode(&self) -> Arg {
+        Arg::of(self)
+    }
+    fn decode(arg: &Arg) -> Option<[f64; 3]> {
+        let [a, b, c] = arg.exactly()?;
+        Some([f64::decode(a)?, f64::decode(b)?, f64::decode(c)?])
+    }
+}
+
+impl Codec for ElementFn {
+    fn encode(&self) -> Arg {
+        Arg::Str(self.name().to_string())
+    }
+    fn decode(arg: &Arg) -> Option<ElementFn> {
+        let Arg::Str(name) = arg else { return None };
+        ElementFn::of("graph", name).ok()
     }
 }
 

@@ -4,9 +4,12 @@
 
 use super::array::GpuArray;
 use super::convert::{self, int, ints, Ints};
+use super::host_kernel;
 use super::kernel_error::Made;
 use super::value::Value;
 use crate::shape::numel;
+use lucid_cpu::CpuBackend;
+use lucid_ir::backend::Backend;
 use lucid_ir::ops::contract::ContractOp;
 use lucid_ir::Meta;
 use mlx_ffi::{ops, Array};
@@ -16,6 +19,11 @@ const AT_ONCE: usize = 1 << 24;
 
 pub(super) fn contract(op: &ContractOp, a: &GpuArray, b: &GpuArray, out: &Meta) -> Made<GpuArray> {
     match op {
+        // MLX's CPU stream multiplies 16-bit floats one by one.
+        ContractOp::MatMul { .. } if out.dtype.is_half() && numel(&out.shape) > 0 && host_kernel::takes(out.dtype) => {
+            let op = op.clone();
+            host_kernel::run(c"LucidMatmul", &[a, b], out, move |x, out| CpuBackend::contract(&op, x[0], x[1], out))
+        }
         ContractOp::MatMul { .. } => {
             let array = matmul(a, b, out)?;
             GpuArray::new(Value::plain(array), &out.shape, out.dtype)

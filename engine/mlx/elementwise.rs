@@ -61,8 +61,8 @@ pub(super) fn unary(op: &UnaryOp, x: &GpuArray, out: &Meta) -> Made<GpuArray> {
     let v = x.value()?;
     let made = match op {
         UnaryOp::Relu => relu_of(&v, x.element())?,
-        UnaryOp::Erf if host_kernel::takes(out.dtype) => {
-            Value::new(erf_by_host(v.array()?, out.dtype)?, v.perm.clone())
+        op if x.element() == out.dtype && is_slow(op) && host_kernel::takes(out.dtype) => {
+            Value::new(by_host(op, v.array()?, out.dtype)?, v.perm.clone())
         }
         _ => Value::new(unary_array(op, v.array()?, x.element())?, v.perm.clone()),
     };
@@ -70,14 +70,49 @@ pub(super) fn unary(op: &UnaryOp, x: &GpuArray, out: &Meta) -> Made<GpuArray> {
     GpuArray::new(made, &out.shape, out.dtype)
 }
 
-/// MLX's CPU stream has a slower one, which makes -0 of 0.
-fn erf_by_host(x: &Array, dtype: DType) -> Made<Array> {
+/// Does MLX's CPU stream call a function per element, several times slower than the CPU device's kernel? (Its `erf` makes -0 of
+/// 0, too.)
+fn is_slow(op: &UnaryOp) -> bool {
+    use UnaryOp as U;
+    matches!(
+        op,
+        U::Floor
+            | U::Ceil
+            | U::Trunc
+            | U::Round
+            | U::Expm1
+            | U::Log1p
+            | U::Exp2
+            | U::Log2
+            | U::Log10
+            | U::Tan
+            | U::Asin
+            | U::Acos
+            | U::Atan
+            | U::Sinh
+            | U::Cosh
+            | U::Tanh
+            | U::Asinh
+            | U::Acosh
+            | U::Atanh
+            | U::Erf
+            | U::Erfc
+            | U::Erfinv
+            | U::Sigmoid
+            | U::Silu
+            | U::Lgamma
+            | U::Digamma
+    )
+}
+
+/// The CPU device's kernel of a function.
+fn by_host(op: &UnaryOp, x: &Array, dtype: DType) -> Made<Array> {
     let shape: Shape = x.shape().iter().map(|&n| n as usize).collect();
-    let meta = Meta::new(&shape, dtype);
+    let (meta, name, op) = (Meta::new(&shape, dtype), op.name(), op.clone());
     let to = (x.shape(), convert::dtype(dtype)?);
-    let kernel = move |x: &[&CpuArray]| Ok(vec![CpuBackend::unary(&UnaryOp::Erf, x[0], &meta)?]);
-    let made = host_kernel::nodes(c"LucidErf", &[x], smallvec![dtype], &[to], kernel)?;
-    made.into_iter().next().ok_or_else(|| Error::backend("erf", "a node without an output").into())
+    let kernel = move |x: &[&CpuArray]| Ok(vec![CpuBackend::unary(&op, x[0], &meta)?]);
+    let made = host_kernel::nodes(c"LucidUnary", &[x], smallvec![dtype], &[to], kernel)?;
+    made.into_iter().next().ok_or_else(|| Error::backend(name, "a node without an output").into())
 }
 
 fn unary_array(op: &UnaryOp, x: &Array, dtype: DType) -> Made<Array> {

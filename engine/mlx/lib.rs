@@ -19,6 +19,7 @@ mod conv;
 mod convert;
 mod create;
 mod custom_kernel;
+mod element_fn;
 mod elementwise;
 pub mod emulator;
 mod factor;

@@ -8,17 +8,24 @@ use super::array::GpuArray;
 use super::bounds;
 use super::convert::{self, constant, ints};
 use super::elementwise::cast_array;
+use super::host_kernel;
 use super::kernel_error::Made;
 use super::reduce;
 use super::row_kernels;
+use super::special::{choose, number};
 use super::value::{Value, ValueRange};
 use crate::shape::numel;
 use crate::{DType, Error};
+use lucid_cpu::CpuBackend;
+use lucid_ir::backend::Backend;
 use lucid_ir::ops::loss::{LossOp, Reduction};
 use lucid_ir::Meta;
 use mlx_ffi::{ops, Array, Dtype};
 
 pub(super) fn loss(op: &LossOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> {
+    if let LossOp::BceLogits | LossOp::BceLogitsGradient = op {
+        return logits(op, inputs, out);
+    }
     let &[x, target] = inputs else {
         return Err(Error::runtime(op.name(), format!("does not take {} arrays", inputs.len())).into());
     };
@@ -28,11 +35,38 @@ pub(super) fn loss(op: &LossOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArr
             let targets = Targets::of(name, target, x.shape().last().copied().unwrap_or(1), ignore, reduction)?;
             targets.forward(&*x.value()?.logical()?, out)?
         }
+        LossOp::BceLogits | LossOp::BceLogitsGradient => {
+            return Err(Error::runtime(name, format!("does not take {} arrays", inputs.len())).into());
+        }
         LossOp::NllGradient { classes, ignore, reduction } => {
             Targets::of(name, target, classes, ignore, reduction)?.backward(&*x.value()?.logical()?, out)?
         }
     };
     GpuArray::new(Value::plain(array), &out.shape, out.dtype)
+}
+
+/// Binary cross-entropy of logits, element by element, and what goes back through it; computed in float32.
+fn logits(op: &LossOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> {
+    if host_kernel::takes(out.dtype) {
+        let op = op.clone();
+        return host_kernel::run(c"LucidLogits", inputs, out, move |x, out| CpuBackend::loss(&op, x, out));
+    }
+    let wide = |x: &GpuArray| -> Made<Array> { cast_array(&*x.value()?.logical()?, out.dtype, DType::F32) };
+    let made = match (op, inputs) {
+        (LossOp::BceLogits, &[x, t]) => {
+            let (x, t) = (wide(x)?, wide(t)?);
+            let (nil, one) = (number(0.0)?, number(1.0)?);
+            let less = ops::negative(&x)?;
+            let above = choose(&ops::less(&x, &nil)?, &less, &nil)?;
+            let tail = ops::add(&above, &ops::log1p(&ops::exp(&ops::negative(&ops::abs(&x)?)?)?)?)?;
+            ops::add(&ops::multiply(&ops::subtract(&one, &t)?, &x)?, &tail)?
+        }
+        (LossOp::BceLogitsGradient, &[g, x, t]) => {
+            ops::multiply(&wide(g)?, &ops::subtract(&ops::sigmoid(&wide(x)?)?, &wide(t)?)?)?
+        }
+        _ => return Err(Error::runtime(op.name(), format!("does not take {} arrays", inputs.len())).into()),
+    };
+    GpuArray::new(Value::plain(cast_array(&made, DType::F32, out.dtype)?), &out.shape, out.dtype)
 }
 
 /// Batches of classes.

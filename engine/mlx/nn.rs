@@ -4,6 +4,8 @@
 
 use super::array::GpuArray;
 use super::convert::{self, constant, int, ints, Ints};
+use super::element_fn;
+use super::elementwise::cast_array;
 use super::fused_linear::Chain;
 use super::host_kernel;
 use super::kernel_error::Made;
@@ -30,6 +32,12 @@ pub(super) fn nn(op: &NnOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> 
     {
         let op = op.clone();
         return host_kernel::run(c"LucidSoftmax", inputs, out, move |x, out| CpuBackend::nn(&op, x, out));
+    }
+    if let NnOp::Elementwise { .. } | NnOp::ElementwiseGradient { .. } = op
+        && host_kernel::takes(out.dtype)
+    {
+        let op = op.clone();
+        return host_kernel::run(c"LucidPointwise", inputs, out, move |x, out| CpuBackend::nn(&op, x, out));
     }
     if let NnOp::Recurrent { .. } | NnOp::RecurrentGradient { .. } = op
         && host_kernel::takes(out.dtype)
@@ -70,6 +78,15 @@ pub(super) fn nn(op: &NnOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> 
             let (g, y) = (g.logical()?, y.logical()?);
             Value::plain(softmax_gradient(&g, &y, *axis, *log, out)?)
         }
+        (NnOp::Elementwise { f, numbers }, [x, ..]) => {
+            let v = x.value()?;
+            Value::new(in_float32(v.array()?, out.dtype, |x| element_fn::value(*f, *numbers, x))?, v.perm.clone())
+        }
+        (NnOp::ElementwiseGradient { f, numbers }, [g, x]) => {
+            let (g, x) = (g.value()?, x.value()?);
+            let g = cast_array(&*g.ordered(x.perm.as_ref())?, out.dtype, DType::F32)?;
+            Value::new(in_float32(x.array()?, out.dtype, |x| element_fn::back(*f, *numbers, &g, x))?, x.perm.clone())
+        }
         (NnOp::Gelu { tanh }, [x, ..]) => {
             let v = x.value()?;
             Value::new(gelu(v.array()?, *tanh, out.dtype)?, v.perm.clone())
@@ -89,6 +106,8 @@ pub(super) fn nn(op: &NnOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> 
             | NnOp::Softmax { .. }
             | NnOp::LogSoftmax { .. }
             | NnOp::SoftmaxGradient { .. }
+            | NnOp::Elementwise { .. }
+            | NnOp::ElementwiseGradient { .. }
             | NnOp::Gelu { .. }
             | NnOp::GeluGradient { .. }
             | NnOp::Attention { .. },

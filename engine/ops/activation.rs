@@ -2,8 +2,9 @@
 //!
 //! Sixteen-bit floats are computed in float32 and rounded once, as PyTorch does.
 
-use super::compare::select::{clamp, r#where};
+use super::compare::select::r#where;
 use super::macros::define_composites;
+use super::nn::{element, ElementFn};
 use crate::shape::Sizes;
 use crate::{DType, Error, Result, Scalar, Tensor};
 
@@ -127,7 +128,7 @@ fn wide(x: &Tensor, f: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
 
 fn selu_body(x: &Tensor) -> Result<Tensor> {
     schema::selu.check(x.dtype())?;
-    wide(x, |x| super::nn::elu(x, 1.673_263_242_354_377_2)? * 1.050_700_987_355_480_5)
+    element(x, ElementFn::Elu, [1.673_263_242_354_377_2, 1.050_700_987_355_480_5, 1.0])
 }
 
 fn celu_body(x: &Tensor, alpha: f64) -> Result<Tensor> {
@@ -135,36 +136,22 @@ fn celu_body(x: &Tensor, alpha: f64) -> Result<Tensor> {
     if alpha == 0.0 {
         return Err(Error::runtime("celu", "ZeroDivisionError: alpha cannot be 0 for CELU"));
     }
-    wide(x, |x| {
-        // NaN is with the positive numbers: its gradient is 1.
-        let low = x.le(0)?;
-        let below = (r#where(&low, x, Scalar::ZERO)? * (1.0 / alpha))?.expm1()?;
-        r#where(&low, &(below * alpha)?, x)
-    })
+    element(x, ElementFn::Elu, [alpha, 1.0, 1.0 / alpha])
 }
 
 fn mish_body(x: &Tensor) -> Result<Tensor> {
     schema::mish.check(x.dtype())?;
-    wide(x, |x| x * &super::nn::softplus(x, 1.0, 20.0)?.tanh()?)
+    element(x, ElementFn::Mish, [0.0; 3])
 }
 
 fn hardswish_body(x: &Tensor) -> Result<Tensor> {
     schema::hardswish.check(x.dtype())?;
-    wide(x, |x| {
-        // NaN is with the numbers from 3 on: its gradient is 1. A factor without it keeps it from that of the product.
-        let low = x.lt(3)?;
-        let factor = (r#where(&low, x, Scalar::ZERO)? + 3.0)?.relu()?;
-        r#where(&low, &((x * &factor)? * (1.0 / 6.0))?, x)
-    })
+    element(x, ElementFn::Hardswish, [0.0; 3])
 }
 
 fn hardsigmoid_body(x: &Tensor) -> Result<Tensor> {
     schema::hardsigmoid.check(x.dtype())?;
-    wide(x, |x| {
-        // Above the bounds, and of NaN, there is no gradient.
-        let y = (x + 3.0)?.relu()?;
-        r#where(&y.lt(6)?, &y, &clamp(&y.detach()?, None, Some(Scalar::Int(6).into()))?)? * (1.0 / 6.0)
-    })
+    element(x, ElementFn::Hardsigmoid, [0.0; 3])
 }
 
 fn constant(value: f64, like: &Tensor) -> Result<Tensor> {
@@ -175,6 +162,9 @@ fn hardtanh_body(x: &Tensor, low: f64, high: f64) -> Result<Tensor> {
     schema::hardtanh.check(x.dtype())?;
     if low > high {
         return Err(Error::value("hardtanh", "min_val cannot be greater than max_val"));
+    }
+    if x.dtype().is_float() && !low.is_nan() && !high.is_nan() {
+        return element(x, ElementFn::Hardtanh, [low, high, 0.0]);
     }
     let (low, high) = if x.dtype().is_integral() { (low.trunc(), high.trunc()) } else { (low, high) };
     let above = r#where(&x.le(low)?, &constant(low, x)?, x)?;
@@ -189,7 +179,7 @@ fn hardtanh_body(x: &Tensor, low: f64, high: f64) -> Result<Tensor> {
 fn logsigmoid_body(x: &Tensor) -> Result<Tensor> {
     schema::logsigmoid.check(x.dtype())?;
     // PyTorch's is row-major.
-    wide(&x.contiguous()?, |x| -&one_plus_exp(&(-x)?)?)
+    element(&x.contiguous()?, ElementFn::LogSigmoid, [0.0; 3])
 }
 
 /// `log(1 + e^x)`, without overflow and with its gradients everywhere: made of `|x|` it had none at 0.
@@ -209,7 +199,7 @@ fn tanhshrink_body(x: &Tensor) -> Result<Tensor> {
 
 fn hardshrink_body(x: &Tensor, lambd: f64) -> Result<Tensor> {
     schema::hardshrink.check(x.dtype())?;
-    x.filled(&x.abs()?.le(lambd)?, 0.0)
+    element(x, ElementFn::Hardshrink, [lambd, 0.0, 0.0])
 }
 
 fn softshrink_body(x: &Tensor, lambd: f64) -> Result<Tensor> {
@@ -219,16 +209,13 @@ fn softshrink_body(x: &Tensor, lambd: f64) -> Result<Tensor> {
         let why = format!("lambda must be in the range of {} and not negative, but found {lambd}", x.dtype());
         return Err(Error::runtime("softshrink", why));
     }
-    wide(x, |x| {
-        let moved = (x - &(x.sign()?.detach()? * lambd)?)?;
-        moved.filled(&x.abs()?.le(lambd)?, 0.0)
-    })
+    element(x, ElementFn::Softshrink, [lambd, 0.0, 0.0])
 }
 
 fn threshold_body(x: &Tensor, threshold: f64, value: f64) -> Result<Tensor> {
     schema::threshold.check(x.dtype())?;
     if !x.dtype().is_integral() {
-        return x.filled(&x.le(threshold)?, value);
+        return element(x, ElementFn::Threshold, [threshold, value, 0.0]);
     }
     let within = |v: f64| super::binary::representable("threshold", Scalar::Float(v.trunc()), x.dtype());
     let (threshold, value) = (within(threshold)?, within(value)?);

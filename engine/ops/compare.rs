@@ -111,6 +111,21 @@ pub mod select {
         };
         let tracked = |t: &Tensor| dtype.is_differentiable() && autograd::is_followed(t);
         if bounds().all(|b| matches!(b, Operand::Scalar(_))) {
+            // NaN stands for no bound there, and as a bound makes everything NaN.
+            let number = |b: Option<Operand<'_>>| match b {
+                Some(Operand::Scalar(s)) => s.to_f64(),
+                _ => f64::NAN,
+            };
+            // As the dtype holds them.
+            let held = |v: f64| match dtype {
+                DType::F16 => half::f16::from_f64(v).to_f64(),
+                DType::BF16 => half::bf16::from_f64(v).to_f64(),
+                _ => v,
+            };
+            let (from, to) = (held(number(min)), held(number(max)));
+            if dtype.is_float() && from.is_nan() == min.is_none() && to.is_nan() == max.is_none() {
+                return crate::ops::nn::element(x, crate::ops::nn::ElementFn::Clamp, [from, to, 0.0]);
+            }
             if !tracked(x) {
                 return between(x);
             }

@@ -5,6 +5,7 @@
 
 use super::compare::select::r#where;
 use super::macros::define_ops;
+use super::nn::{element, ElementFn};
 use crate::autograd;
 use crate::dispatch::{self, Meta, Prim};
 use crate::shape::{Shape, Sizes};
@@ -60,14 +61,7 @@ fn smooth_l1_body(x: &Tensor, y: &Tensor, reduction: &str, beta: f64) -> Result<
         return l1_body(x, y, reduction);
     }
     let d = apart("smooth_l1_loss", x, y)?;
-    let a = d.abs()?;
-    let loss = r#where(&a.lt(beta)?, &(near(&d, &a.ge(beta)?)? * (0.5 / beta))?, &(&a - 0.5 * beta)?)?;
-    reduce("smooth_l1_loss", loss, reduction)
-}
-
-/// The square of what is near: what is far may be infinite, and would give `0 · ∞` for a gradient.
-fn near(d: &Tensor, far: &Tensor) -> Result<Tensor> {
-    d.filled(far, 0.0)?.square()
+    reduce("smooth_l1_loss", element(&d, ElementFn::SmoothL1, [beta, 0.0, 0.0])?, reduction)
 }
 
 fn huber_body(x: &Tensor, y: &Tensor, reduction: &str, delta: f64) -> Result<Tensor> {
@@ -80,8 +74,7 @@ fn huber_body(x: &Tensor, y: &Tensor, reduction: &str, delta: f64) -> Result<Ten
     let d = apart("huber_loss", x, y)?;
     // The result has the input's dtype, whatever the target's.
     check_holds("huber_loss", d.dtype(), x.dtype())?;
-    let a = d.abs()?;
-    let loss = r#where(&a.lt(delta)?, &(near(&d, &a.ge(delta)?)? * 0.5)?, &((&a - 0.5 * delta)? * delta)?)?;
+    let loss = element(&d, ElementFn::Huber, [delta, 0.0, 0.0])?;
     reduce("huber_loss", loss.cast(x.dtype())?, reduction)
 }
 
@@ -378,6 +371,9 @@ fn bce_logits_body(
     same_shape(OP, x, t)?;
     autograd::refuse_recorded(OP, OP, "weight", weight)?;
     autograd::refuse_recorded(OP, OP, "pos_weight", pos_weight)?;
+    if weight.is_none() && pos_weight.is_none() && x.dtype() == t.dtype() && x.dtype().is_float() {
+        return reduce(OP, bce_logits(x, t)?, reduction);
+    }
     let tail = super::activation::one_plus_exp(&(-x)?)?;
     let loss = match pos_weight {
         Some(p) => {
@@ -391,6 +387,43 @@ fn bce_logits_body(
     // The result has the target's dtype.
     check_holds(OP, loss.dtype(), t.dtype())?;
     reduce(OP, loss.cast(t.dtype())?, reduction)
+}
+
+fn bce_logits(x: &Tensor, t: &Tensor) -> Result<Tensor> {
+    dispatch::apply1(Prim::Loss(LossOp::BceLogits), &[x, t], Meta::new(x.shape(), x.dtype()))
+}
+
+/// `g` times the derivative of [`bce_logits`] at `x`.
+fn bce_logits_back(g: &Tensor, x: &Tensor, t: &Tensor) -> Result<Tensor> {
+    dispatch::apply1(Prim::Loss(LossOp::BceLogitsGradient), &[g, x, t], Meta::new(x.shape(), x.dtype()))
+}
+
+/// The slope of the sigmoid, `s (1 - s)`.
+fn bell(x: &Tensor) -> Result<Tensor> {
+    let s = x.sigmoid()?;
+    &s * &(1.0 - &s)?
+}
+
+/// Have all the first one's shape and floating dtype?
+fn check_alike(schema: &super::Schema, x: &[&Tensor]) -> Result<()> {
+    schema.check(x[0].dtype())?;
+    if let Some(other) = x.iter().find(|t| t.dtype() != x[0].dtype()) {
+        return Err(Error::dtype(schema.name, "takes tensors of one dtype", &[x[0].dtype(), other.dtype()]));
+    }
+    match x.iter().find(|t| t.shape() != x[0].shape()) {
+        Some(other) => Err(Error::shape(schema.name, "takes tensors of one shape", &[x[0].shape(), other.shape()])),
+        None => Ok(()),
+    }
+}
+
+fn bce_logits_terms_body(x: &Tensor, t: &Tensor) -> Result<Tensor> {
+    check_alike(&schema::bce_logits_terms, &[x, t])?;
+    bce_logits(x, t)
+}
+
+fn bce_logits_gradient_body(g: &Tensor, x: &Tensor, t: &Tensor) -> Result<Tensor> {
+    check_alike(&schema::bce_logits_gradient, &[g, x, t])?;
+    bce_logits_back(g, x, t)
 }
 
 fn kl_div_body(x: &Tensor, t: &Tensor, reduction: &str, log_target: bool) -> Result<Tensor> {

@@ -166,35 +166,105 @@ fn gelu_bend(x: &Tensor, tanh: bool) -> Result<Tensor> {
     density * &(2.0 - &square)?
 }
 
+/// `f` of each element; of a floating dtype.
+pub(super) fn element(x: &Tensor, f: ElementFn, numbers: [f64; 3]) -> Result<Tensor> {
+    dispatch::apply1(Prim::Nn(NnOp::Elementwise { f, numbers }), &[x], Meta::new(x.shape(), x.dtype()))
+}
+
+/// `g` times the derivative of `f` at `x`.
+pub(super) fn element_back(g: &Tensor, x: &Tensor, f: ElementFn, numbers: [f64; 3]) -> Result<Tensor> {
+    let meta = Meta::new(x.shape(), x.dtype());
+    dispatch::apply1(Prim::Nn(NnOp::ElementwiseGradient { f, numbers }), &[g, x], meta)
+}
+
+/// `v g` times the second derivative of `f` at `x`, for the inputs `g` and `x` of a gradient.
+fn element_second(c: &crate::autograd::Ctx<'_>, v: &Tensor, f: ElementFn, [a, b, slope]: [f64; 3]) -> Result<Tensor> {
+    use super::compare::select::r#where;
+    let x = c.x(1)?;
+    // `s (1 - s)` of `s = sigmoid(t)`.
+    let bell = |t: &Tensor| -> Result<Tensor> {
+        let s = t.sigmoid()?;
+        &s * &(1.0 - &s)?
+    };
+    let second = match f {
+        ElementFn::LeakyRelu
+        | ElementFn::Hardtanh
+        | ElementFn::Clamp
+        | ElementFn::Hardsigmoid
+        | ElementFn::NanToNum
+        | ElementFn::Threshold
+        | ElementFn::Hardshrink
+        | ElementFn::Softshrink => return c.zeros(1),
+        ElementFn::Elu => {
+            let low = x.le(0)?;
+            let curved = (r#where(&low, &x, Scalar::ZERO)? * slope)?.exp()?;
+            r#where(&low, &(curved * (a * b * slope * slope))?, Scalar::ZERO)?
+        }
+        ElementFn::Softplus => {
+            let scaled = (&x * a)?;
+            (bell(&scaled)? * a)?.filled(&scaled.gt(b)?, 0.0)?
+        }
+        ElementFn::Hardswish => (x.abs()?.lt(3)?.cast(x.dtype())? * (1.0 / 3.0))?,
+        ElementFn::LogSigmoid => (-&bell(&x)?)?,
+        ElementFn::Mish => {
+            let s = x.sigmoid()?;
+            let t = softplus(&x, 1.0, 20.0)?.tanh()?;
+            let left = (1.0 - &t.square()?)?;
+            let rest = ((1.0 - &s)? - &((&t * &s)? * 2.0)?)?;
+            ((&s * &left)? * &((&x * &rest)? + 2.0)?)?
+        }
+        ElementFn::Silu => {
+            let s = x.sigmoid()?;
+            let rest = (1.0 - &(&s * 2.0)?)?;
+            ((&s * &(1.0 - &s)?)? * &((&x * &rest)? + 2.0)?)?
+        }
+        ElementFn::SigmoidResult => (1.0 - &(&x * 2.0)?)?,
+        ElementFn::TanhResult => (&x * -2.0)?,
+        ElementFn::Huber => x.abs()?.lt(a)?.cast(x.dtype())?,
+        ElementFn::SmoothL1 => (x.abs()?.lt(a)?.cast(x.dtype())? * (1.0 / a))?,
+    };
+    v * &(&c.x(0)? * &second)?
+}
+
+fn elementwise_body(x: &Tensor, function: &str, a: f64, b: f64, c: f64) -> Result<Tensor> {
+    schema::elementwise.check(x.dtype())?;
+    element(x, ElementFn::of("elementwise", function)?, [a, b, c])
+}
+
+fn elementwise_gradient_body(g: &Tensor, x: &Tensor, function: &str, a: f64, b: f64, c: f64) -> Result<Tensor> {
+    let schema = &schema::elementwise_gradient;
+    schema.check(x.dtype())?;
+    if g.shape() != x.shape() {
+        let why = "takes a gradient and an input of one shape";
+        return Err(Error::shape(schema.name, why, &[g.shape(), x.shape()]));
+    }
+    if g.dtype() != x.dtype() {
+        return Err(Error::dtype(schema.name, "takes a gradient of the input's dtype", &[g.dtype(), x.dtype()]));
+    }
+    element_back(g, x, ElementFn::of(schema.name, function)?, [a, b, c])
+}
+
 fn leaky_relu_body(x: &Tensor, slope: f64) -> Result<Tensor> {
-    super::compare::select::r#where(&x.gt(0)?, x, &(x * slope)?)
+    schema::leaky_relu.check(x.dtype())?;
+    element(x, ElementFn::LeakyRelu, [slope, 0.0, 0.0])
 }
 
 fn elu_body(x: &Tensor, alpha: f64) -> Result<Tensor> {
     schema::elu.check(x.dtype())?;
-    // NaN is with the positive numbers: its gradient is 1.
-    let low = x.le(0)?;
-    // The branch not taken must stay finite, or its gradient is 0 · inf.
-    let below = super::compare::select::r#where(&low, x, Scalar::ZERO)?.expm1()?;
-    super::compare::select::r#where(&low, &(below * alpha)?, x)
+    element(x, ElementFn::Elu, [alpha, 1.0, 1.0])
 }
 
 fn softplus_body(x: &Tensor, beta: f64, threshold: f64) -> Result<Tensor> {
     schema::softplus.check(x.dtype())?;
-    let scaled = (x * beta)?;
-    let linear = scaled.gt(threshold)?;
-    let scaled = scaled.filled(&linear, 0.0)?;
-    let mut curved = (scaled.exp()?.log1p()? * (1.0 / beta))?;
-    if beta == 0.0 {
-        // Infinite, with a slope all the same: PyTorch's rule does not divide by `beta`, the chain rule would.
-        let slope = scaled.detach()?.sigmoid()?;
-        curved = (((x - &x.detach()?)? * &slope)? + &curved.detach()?)?;
-    }
-    super::compare::select::r#where(&linear, x, &curved)
+    element(x, ElementFn::Softplus, [beta, threshold, 1.0 / beta])
 }
 
 fn relu6_body(x: &Tensor) -> Result<Tensor> {
-    // PyTorch gives no gradient at the bounds themselves.
+    schema::relu6.check(x.dtype())?;
+    if x.dtype().is_float() {
+        // PyTorch gives no gradient at the bounds themselves.
+        return element(x, ElementFn::Hardtanh, [0.0, 6.0, 0.0]);
+    }
     let y = x.relu()?;
     super::compare::select::r#where(&y.ge(6)?, &Tensor::constant(Scalar::Int(6), x.dtype(), x.device())?, &y)
 }

@@ -315,12 +315,8 @@ fn nan_to_num_body(x: &Tensor, nan: Option<f64>, posinf: Option<f64>, neginf: Op
         return view_as_complex(&parts);
     }
     let top = largest(x.dtype());
-    let with = |y: &Tensor, here: &Tensor, v: f64| {
-        r#where(here, &Tensor::constant(Scalar::Float(v), x.dtype(), x.device())?, y)
-    };
-    let y = with(x, &x.isnan()?, nan.unwrap_or(0.0))?;
-    let y = with(&y, &x.isposinf()?, posinf.unwrap_or(top))?;
-    with(&y, &x.isneginf()?, neginf.unwrap_or(-top))
+    let numbers = [nan.unwrap_or(0.0), posinf.unwrap_or(top), neginf.unwrap_or(-top)];
+    super::nn::element(x, super::nn::ElementFn::NanToNum, numbers)
 }
 
 fn sinc_body(x: &Tensor) -> Result<Tensor> {

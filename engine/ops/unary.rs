@@ -3,6 +3,8 @@
 //! The whole of an op is its row here, its arm in `cpu/elementwise.rs` and its arm in `mlx/elementwise.rs`.
 
 use super::macros::define_ops;
+use super::nn::element_back;
+use super::nn::ElementFn;
 use crate::dispatch::{self, Meta, Prim};
 use crate::ops::OpRow;
 use crate::{Result, Tensor};
@@ -41,10 +43,31 @@ fn without_exponent(x: &Tensor, e: &Tensor) -> Result<Tensor> {
     &(x * &half.exp2()?)? * &rest.exp2()?
 }
 
-/// The slope of `silu`: `s (1 + x (1 - s))` with `s = sigmoid(x)`.
-fn silu_slope(x: &Tensor) -> Result<Tensor> {
+/// `g` times the slope of `silu`: `s (1 + x (1 - s))` with `s = sigmoid(x)`.
+fn silu_gradient(g: &Tensor, x: &Tensor) -> Result<Tensor> {
+    if !x.dtype().is_complex() {
+        return element_back(g, x, ElementFn::Silu, [0.0; 3]);
+    }
+    let x = x.conjugated()?;
     let s = x.sigmoid()?;
-    &s * &((x * &(1.0 - &s)?)? + 1.0)?
+    g * &(&s * &((x * &(1.0 - &s)?)? + 1.0)?)?
+}
+
+/// `g` times the slope of `sigmoid` where its result is `y`: `y (1 - y)`.
+fn sigmoid_gradient(g: &Tensor, y: &Tensor) -> Result<Tensor> {
+    if !y.dtype().is_complex() {
+        return element_back(g, y, ElementFn::SigmoidResult, [0.0; 3]);
+    }
+    let y = y.conjugated()?;
+    (g * &y)? * &(1.0 - &y)?
+}
+
+/// `g` times the slope of `tanh` where its result is `y`: `1 - y²`.
+fn tanh_gradient(g: &Tensor, y: &Tensor) -> Result<Tensor> {
+    match y.dtype().is_complex() {
+        true => g * &(1.0 - &y.conjugated()?.square()?)?,
+        false => element_back(g, y, ElementFn::TanhResult, [0.0; 3]),
+    }
 }
 
 /// `y / x` for an odd function `y` of slope ½ at 0: ½ there.

@@ -12,7 +12,7 @@ use lucid::{DType, Device, Scalar, Tensor};
 use num_complex::{Complex32, Complex64};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyComplex, PyDict, PyFloat, PyInt, PyList, PySet, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyComplex, PyDict, PyFloat, PyInt, PyList, PySet, PyString, PyTuple, PyType};
 use std::sync::atomic::AtomicBool;
 
 /// The deepest nesting of sequences taken.
@@ -51,6 +51,9 @@ fn sequence<'py>(obj: &Bound<'py, PyAny>) -> Option<Vec<Bound<'py, PyAny>>> {
     if let Ok(t) = obj.cast::<PyTuple>() {
         return Some(t.iter().collect());
     }
+    if obj.is_instance_of::<PyFloat>() || obj.is_instance_of::<PyInt>() {
+        return None;
+    }
     let is_range = obj.get_type().name().is_ok_and(|n| n == "range");
     if is_range {
         obj.try_iter().ok()?.collect::<PyResult<_>>().ok()
@@ -62,6 +65,13 @@ fn sequence<'py>(obj: &Bound<'py, PyAny>) -> Option<Vec<Bound<'py, PyAny>>> {
 impl Nested {
     fn gather(&mut self, obj: &Bound<'_, PyAny>, depth: usize) -> PyResult<()> {
         let py = obj.py();
+        // The commonest elements first.
+        if obj.is_exact_instance_of::<PyFloat>() {
+            return self.leaf(py, depth, Scalar::Float(obj.extract()?), lucid::default_dtype());
+        }
+        if let Some((item, dtype)) = numpy_number(obj)? {
+            return self.leaf(py, depth, item, dtype);
+        }
         if let Some(parts) = sequence(obj) {
             if depth >= DEEPEST {
                 return Err(errors::value_error(
@@ -117,6 +127,14 @@ impl Nested {
             (Scalar::Float(_), Some(_)) if obj.is_instance_of::<PyInt>() => DType::I64,
             _ => dtype_of_number(obj, item),
         });
+        self.items.push(item);
+        Ok(())
+    }
+
+    /// Takes an element of that dtype.
+    fn leaf(&mut self, py: Python<'_>, depth: usize, item: Scalar, dtype: DType) -> PyResult<()> {
+        self.check_leaf(py, depth)?;
+        self.note(dtype);
         self.items.push(item);
         Ok(())
     }
@@ -199,6 +217,35 @@ impl Nested {
             self.dtype = Some(self.dtype.map_or(dtype, |d| d.promote(dtype)));
         }
     }
+}
+
+/// The value and dtype of one of NumPy's commonest scalars.
+fn numpy_number(obj: &Bound<'_, PyAny>) -> PyResult<Option<(Scalar, DType)>> {
+    static TYPES: PyOnceLock<Vec<(Py<PyType>, DType)>> = PyOnceLock::new();
+    let (py, class) = (obj.py(), obj.get_type());
+    let types = match TYPES.get(py) {
+        Some(types) => types,
+        None => {
+            // NumPy is not imported for this: where there is a scalar of it, it is there.
+            let is_numpy = |name: Bound<'_, PyString>| name.to_str().is_ok_and(|name| name == "numpy");
+            if obj.is_instance_of::<PyList>() || !class.module().is_ok_and(is_numpy) {
+                return Ok(None);
+            }
+            let numpy = py.import("numpy")?;
+            let known =
+                [("float32", DType::F32), ("float64", DType::F64), ("int64", DType::I64), ("int32", DType::I32)];
+            let types = known
+                .into_iter()
+                .map(|(name, dtype)| Ok((numpy.getattr(name)?.cast_into::<PyType>()?.unbind(), dtype)))
+                .collect::<PyResult<Vec<_>>>()?;
+            TYPES.get_or_init(py, || types)
+        }
+    };
+    let Some((_, dtype)) = types.iter().find(|(known, _)| known.bind(py).is(&class)) else { return Ok(None) };
+    Ok(Some(match dtype.is_float() {
+        true => (Scalar::Float(obj.extract()?), *dtype),
+        false => (Scalar::Int(obj.extract()?), *dtype),
+    }))
 }
 
 /// What is neither number nor sequence.

@@ -1,11 +1,12 @@
 //! Convolutions in one to three dimensions, and their products with gradients.
 //!
-//! Two kinds of kernels: `direct` sums over shifted planes in registers, `columns` makes a matrix for one product; the
-//! former says which sizes suit it. 16-bit floats are computed with in `float32`. Invariant: results do not depend on the
+//! Three kinds of kernels: `few_places` makes a matrix of many small images for one product, `direct` sums over shifted planes in
+//! registers, `columns` makes a matrix for each image; the former two say which sizes suit them. 16-bit floats are computed with in `float32`. Invariant: results do not depend on the
 //! number of threads.
 
 mod columns;
 mod direct;
+mod few_places;
 mod planes;
 #[cfg(test)]
 mod tests;
@@ -51,7 +52,11 @@ fn conv_as<T: Float + Compute + Tiles>(op: &ConvOp, inputs: &[&CpuArray], out: &
             let guard = bias.as_ref().map(|b| b.read::<T>());
             let bias = bias.as_ref().zip(guard.as_ref()).map(|(b, guard)| b.slice(guard));
             CpuArray::build(&out.shape, |out| {
-                if !s.is_pointwise() && direct::forward(&s, x, y, bias, out) {
+                if few_places::suits(&s) {
+                    few_places::forward(&s, x, y, bias, out);
+                    return Ok(());
+                }
+                if !s.is_strided_pointwise() && direct::forward(&s, x, y, bias, out) {
                     return Ok(());
                 }
                 s.each_unit(out, s.outputs * s.area, |unit, out, scratch, wide| {
@@ -64,7 +69,11 @@ fn conv_as<T: Float + Compute + Tiles>(op: &ConvOp, inputs: &[&CpuArray], out: &
         ConvOp::InputGradient { args, shape } => {
             let s = Sizes::new(args, shape, b.shape(), a.shape())?;
             CpuArray::build(&out.shape, |out| {
-                if !s.is_pointwise() && direct::input_gradient(&s, x, y, out) {
+                if few_places::suits(&s) {
+                    few_places::input_gradient(&s, x, y, out);
+                    return Ok(());
+                }
+                if !s.is_strided_pointwise() && direct::input_gradient(&s, x, y, out) {
                     return Ok(());
                 }
                 s.each_unit(out, s.inputs * s.space, |unit, out, scratch, wide| {
@@ -76,7 +85,11 @@ fn conv_as<T: Float + Compute + Tiles>(op: &ConvOp, inputs: &[&CpuArray], out: &
         ConvOp::WeightGradient { args, shape } => {
             let s = Sizes::new(args, a.shape(), shape, b.shape())?;
             CpuArray::build(&out.shape, |out| {
-                if s.is_pointwise() || !direct::weight_gradient(&s, x, y, out) {
+                if few_places::suits(&s) {
+                    few_places::weight_gradient(&s, x, y, out);
+                    return Ok(());
+                }
+                if s.is_strided_pointwise() || !direct::weight_gradient(&s, x, y, out) {
                     columns::weight_gradient(&s, x, y, out);
                 }
                 Ok(())
@@ -156,6 +169,11 @@ impl Sizes {
     /// Are the columns the input itself?
     fn is_pointwise(&self) -> bool {
         self.windows.iter().all(|w| w.taps == 1 && w.stride == 1 && w.padding == 0)
+    }
+
+    /// Do windows of one element, whatever the stride, make the columns?
+    fn is_strided_pointwise(&self) -> bool {
+        self.windows.iter().all(|w| w.taps == 1 && w.padding == 0) && !self.is_depthwise()
     }
 
     fn is_depthwise(&self) -> bool {

@@ -109,6 +109,20 @@ fn windows_of_one_element_and_single_channels() {
 }
 
 #[test]
+fn few_places_and_large_weights() {
+    for (a, x, w, y) in [
+        (args(&[1, 1], &[1, 1], &[1, 1], 1), [5, 16, 2, 2], [32, 16, 3, 3], [5, 32, 2, 2]),
+        (args(&[1, 1], &[1, 1], &[1, 1], 1), [3, 24, 1, 1], [20, 24, 3, 3], [3, 20, 1, 1]),
+        (args(&[2, 2], &[1, 1], &[1, 1], 2), [3, 32, 5, 4], [32, 16, 3, 3], [3, 32, 3, 2]),
+        (args(&[2, 2], &[0, 0], &[1, 1], 1), [4, 64, 3, 3], [64, 64, 1, 1], [4, 64, 2, 2]),
+        (args(&[1, 1], &[0, 0], &[1, 1], 1), [4, 64, 1, 1], [64, 64, 1, 1], [4, 64, 1, 1]),
+    ] {
+        assert!(few_places::suits(&Sizes::new(&a, &x, &w, &y).unwrap()));
+        check(a, &x, &w, &y);
+    }
+}
+
+#[test]
 fn blocks_and_threads() {
     threads::set_num_threads(3);
     // One large image, and many.

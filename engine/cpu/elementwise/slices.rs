@@ -3,7 +3,7 @@
 //! Depends on the kernels of `elementwise`.
 
 use super::loops::better;
-use super::{Abs, Ceil, Floor, Neg, Reciprocal, Relu, ReluGradient, Round, Sign, Square, Trunc};
+use super::{powers, Abs, Ceil, Floor, Neg, Reciprocal, Relu, ReluGradient, Round, Sign, Square, Trunc};
 use crate::simd::{light1, light2, Arg, Arith, Float, Math, Real};
 use lucid_ir::ops::binary::BinaryOp;
 use lucid_ir::ops::unary::UnaryOp;
@@ -119,7 +119,7 @@ impl Slices2 {
             B::Maximum => Slices2::Light(|a, b, out| better::<f32, true>(a, b, out)),
             B::Minimum => Slices2::Light(|a, b, out| better::<f32, false>(a, b, out)),
             B::ReluGradient => Slices2::Light(|a, b, out| light2(ReluGradient, a, b, out)),
-            B::Pow => Slices2::Light(|a, b, out| f32::pow_slices(a, b, out)),
+            B::Pow => Slices2::Light(|a, b, out| powers(a, b, out)),
             B::Atan2 => Slices2::Light(|a, b, out| f32::atan2_slices(a, b, out)),
             B::FloorDivide
             | B::Remainder

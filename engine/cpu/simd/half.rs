@@ -3,7 +3,8 @@
 //!
 //! Depends on `half` for the types only. Invariant: `narrow(widen(x))` is `x`, and narrowing rounds to nearest even.
 
-use super::dispatch::Map1;
+use super::dispatch::{map1, Map1};
+use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
 /// An element that is computed with in another type (`f32` for the 16-bit floats, itself for the rest).
@@ -14,6 +15,14 @@ pub trait Wide: Copy {
     fn widen(self) -> Self::W;
     /// Back, rounding to nearest even.
     fn narrow(w: Self::W) -> Self;
+    /// The same of a slice, over the shorter of the two.
+    fn widen_all(x: &[Self], out: &mut [Self::W]) {
+        map1(Widen, x, out);
+    }
+    /// The same of a slice, over the shorter of the two.
+    fn narrow_all(w: &[Self::W], out: &mut [Self]) {
+        map1(Narrow, w, out);
+    }
 }
 
 macro_rules! identity {
@@ -68,6 +77,15 @@ impl Wide for f16 {
         let special = if a > 0x7f80_0000 { 0x7e00 | ((a >> 13) & 0x3ff) } else { 0x7c00 };
         let finite = if a < 0x3880_0000 { small } else { normal };
         f16::from_bits((sign | if a >= 0x4780_0000 { special } else { finite }) as u16)
+    }
+    // By the processor's instruction where it has one.
+    fn widen_all(x: &[f16], out: &mut [f32]) {
+        let n = x.len().min(out.len());
+        x[..n].convert_to_f32_slice(&mut out[..n]);
+    }
+    fn narrow_all(w: &[f32], out: &mut [f16]) {
+        let n = w.len().min(out.len());
+        out[..n].convert_from_f32_slice(&w[..n]);
     }
 }
 

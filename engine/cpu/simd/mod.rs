@@ -23,6 +23,7 @@ mod math64;
 mod memory;
 mod offsets;
 mod reduce;
+mod remainder;
 pub mod shared_memory;
 mod strips;
 mod thread_cache;
@@ -37,15 +38,16 @@ pub use arith::{Arith, Float};
 pub use buffer::Buffer;
 pub use bytes::{as_bytes, from_bytes};
 pub use dispatch::{
-    accumulate, call1, call2, fill, light1, light1_over, light2, light2_over, light2_symmetric, map1, over_rows, run,
-    run_light, Arg, Map1, Map2, Rows, Task,
+    accumulate, call1, call2, fill, light1, light1_over, light2, light2_over, light2_symmetric, map1, map2, over_rows,
+    run, run_light, Arg, Map1, Map2, Rows, Task,
 };
 pub use extremes::{arg_extremum, arg_row, extrema, extreme_rows, extremum, Better, BetterNumber, Extreme};
 pub use guards::{read_only, ReadGuard, WriteGuard};
 pub use half::{Narrow, Wide, Widen};
-pub use math::{kernel::Exp as Exponential, Math, Real};
+pub use math::{kernel, kernel::Exp as Exponential, Math, Real};
 pub use memory::{Foreign, Offer, Owner};
 pub use reduce::{join, product, sum, sum_of, sum_rows, sums, Sum};
+pub use remainder::{quotients, Quotient};
 pub use strips::{for_strips, Strip};
 pub(crate) use word::with_word;
 pub use word::Word;

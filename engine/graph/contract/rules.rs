@@ -190,6 +190,10 @@ pub(super) fn fits(prim: &Prim, x: &[&Info], out: &Info) -> Option<bool> {
                 same(0) && alike(x, out) && fits(weight) && fits(bias)
             }
         },
+        Prim::Loss(LossOp::BceLogits) => x.len() == 2 && same(0) && same(1) && alike(x, out) && out.dtype.is_float(),
+        Prim::Loss(LossOp::BceLogitsGradient) => {
+            x.len() == 3 && (0..3).all(same) && alike(x, out) && out.dtype.is_float()
+        }
         Prim::Loss(op) => {
             let [a, target] = x else { return None };
             let shape = |reduction: &LossReduction| match reduction {
@@ -207,6 +211,7 @@ pub(super) fn fits(prim: &Prim, x: &[&Info], out: &Info) -> Option<bool> {
                     let (rows, last) = lead(&out.shape, 1)?;
                     dtypes && last[0] == *classes && rows == &target.shape[..] && shape(reduction)? == a.shape
                 }
+                LossOp::BceLogits | LossOp::BceLogitsGradient => return None,
             }
         }
         // Their packed words are checked by the ops alone.
@@ -480,8 +485,12 @@ fn layers(op: &NnOp, x: &[&Info], out: &Info) -> Option<bool> {
         NnOp::Recurrent { .. } | NnOp::RecurrentGradient { .. } => {
             x.len() >= 3 && alike(x, out) && out.dtype.is_float() && out.shape.len() == 1
         }
-        NnOp::Gelu { .. } => x.len() == 1 && same(0) && alike(x, out) && out.dtype.is_float(),
-        NnOp::GeluGradient { .. } => x.len() == 2 && same(0) && same(1) && alike(x, out) && out.dtype.is_float(),
+        NnOp::Gelu { .. } | NnOp::Elementwise { .. } => {
+            x.len() == 1 && same(0) && alike(x, out) && out.dtype.is_float()
+        }
+        NnOp::GeluGradient { .. } | NnOp::ElementwiseGradient { .. } => {
+            x.len() == 2 && same(0) && same(1) && alike(x, out) && out.dtype.is_float()
+        }
         NnOp::Embedding { sparse, .. } => {
             let [weight, index] = x else { return None };
             let (rows, columns) = lead(&out.shape, 1)?;

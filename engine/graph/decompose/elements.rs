@@ -74,7 +74,7 @@ pub(super) fn floor(x: &Tensor) -> Result<Tensor> {
     sub(x, &x.remainder(&one)?)
 }
 
-fn absolute(x: &Tensor) -> Result<Tensor> {
+pub(super) fn absolute(x: &Tensor) -> Result<Tensor> {
     let negative = less(x, &zero(x)?, x.dtype())?;
     x * &(&(&negative * -2.0)? + 1.0)?
 }

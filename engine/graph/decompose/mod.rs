@@ -6,6 +6,7 @@
 //! side is infinite or NaN, the other side is not what is chosen. Depends on the public ops, which it records over tensors
 //! without memory.
 
+mod curves;
 mod elements;
 mod structure;
 
@@ -14,6 +15,7 @@ use super::{Graph, Info, Recorder, Step, Value, Values};
 use crate::dispatch::{self, Prim};
 use crate::shape::Layout;
 use crate::{DType, Device, Error, Result, Tensor};
+use lucid_ir::ops::nn::{ElementFn, NnOp};
 use lucid_ir::ops::{
     binary::BinaryOp, compare::CompareOp, create::CreateOp, reduce::ReduceOp, transfer::TransferOp, unary::UnaryOp,
 };
@@ -71,6 +73,7 @@ pub fn reason(prim: &Prim) -> &'static str {
             | BinaryOp::NextAfter,
         ) => "it works on the bits of numbers",
         Prim::Binary(BinaryOp::Gcd | BinaryOp::Lcm) => "Euclid's iteration, whose steps depend on the elements",
+        Prim::Nn(NnOp::Elementwise { f: ElementFn::NanToNum, .. }) => "a choice of infinities is no product",
         Prim::Unary(_) | Prim::Binary(_) => "a function without a closed form in the smallest set, or of other dtypes",
         Prim::Pool(_) | Prim::Conv(_) | Prim::Index(_) => "it writes where elements, or windows that overlap, say",
         Prim::Scan(_) => "each element depends on the one before it by more than a sum",

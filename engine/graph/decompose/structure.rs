@@ -3,6 +3,7 @@
 //! Reading by index is a sum over products with `position = index`, which is 1 in one place; windows are overlapping views.
 //! Depends on [`elements`](super::elements) and on views.
 
+use super::curves;
 use super::elements::{choose, div, equal, exp, fill, less, log, maximum, neg, not, sub, tanh};
 use crate::dispatch::Prim;
 use crate::shape::Strides;
@@ -354,6 +355,8 @@ fn layer(op: &NnOp, x: &[Tensor]) -> Result<Option<Tensor>> {
             let inner = (&(x + &(&cube * 0.044715)?)? * (2.0 / std::f64::consts::PI).sqrt())?;
             (&(x * 0.5)? * &(&tanh(&inner)? + 1.0)?)?
         }
+        (NnOp::Elementwise { f, numbers }, [x]) => return curves::value(*f, *numbers, x),
+        (NnOp::ElementwiseGradient { f, numbers }, [g, x]) => return curves::back(*f, *numbers, g, x),
         (NnOp::Embedding { sparse: false, .. }, [weight, index]) => {
             let (dtype, ndim) = (weight.dtype(), index.ndim());
             let at = positions(weight.shape()[0], ndim, ndim + 1, weight, dtype)?;
@@ -397,6 +400,9 @@ fn norm(op: &NormOp, x: &[Tensor]) -> Result<Option<Tensor>> {
 }
 
 fn loss(op: &LossOp, x: &Tensor, target: &Tensor) -> Result<Option<Tensor>> {
+    if *op == LossOp::BceLogits && x.dtype().is_float() && x.dtype() == target.dtype() {
+        return curves::logits(x, target).map(Some);
+    }
     let LossOp::Nll { ignore, reduction } = op else { return Ok(None) };
     if !x.dtype().is_float() || target.dtype() != DType::I64 {
         return Ok(None);

@@ -142,6 +142,33 @@ macro_rules! loss_ops {
                 r#"assert_close(binary_cross_entropy_with_logits(&logits, &target, None, "none", None)?, [0.69315, 1000.0]);"#,
             ],
         }
+        /// `(1 - target) input + log(1 + e^-input)` of each element: [`binary_cross_entropy_with_logits`] without weights, before it
+        /// is reduced. Both have one shape.
+        function bce_logits_terms(input: Tensor, target: Tensor) -> Tensor {
+            amp: Own, dtypes: FLOAT, result: Same,
+            primitive: BceLogits, saves: Inputs,
+            gradient: |c, g| [bce_logits_back(g, &c.x(0)?, &c.x(1)?), -&(g * &c.x(0)?)?],
+            run: bce_logits_terms_body, torch: "-",
+            samples: ["N(3, 4), P(3, 4, lo=0.1, hi=0.9)"],
+            example: [
+                "assert_close(bce_logits_terms(&tensor([0.0, 1000.0])?, &tensor([1.0, 0.0])?)?, [0.69315, 1000.0]);",
+            ],
+        }
+        /// What goes back through [`bce_logits_terms`] from `grad` to its input: `grad (sigmoid(input) - target)`.
+        function bce_logits_gradient(grad: Tensor, input: Tensor, target: Tensor) -> Tensor {
+            amp: Own, dtypes: FLOAT, result: Same,
+            primitive: BceLogitsGradient, saves: Inputs,
+            gradient: |c, v| [
+                bce_logits_back(v, &c.x(1)?, &c.x(2)?),
+                v * &(c.x(0)? * &bell(&c.x(1)?)?)?,
+                -&(v * &c.x(0)?)?,
+            ],
+            run: bce_logits_gradient_body, torch: "-",
+            samples: ["N(3, 4), N(3, 4), P(3, 4, lo=0.1, hi=0.9)"],
+            example: [
+                "assert_close(bce_logits_gradient(&tensor([2.0])?, &tensor([0.0])?, &tensor([1.0])?)?, [-1.0]);",
+            ],
+        }
         /// `target (log target - input)` for log-probabilities `input`; `log_target` says that the target is one too.
         function kl_div(input: Tensor, target: Tensor; reduction: Text = "mean", log_target: Bool = false) -> Tensor {
             flags: [steps], amp: Full, dtypes: FLOAT, result: Same,

@@ -1,14 +1,83 @@
 //! Linear layers, softmax, embeddings and attention: the rows of the family, and the primitives and arguments that they make.
 
 use super::macros::define_primitives;
+use lucid_core::{Error, Result};
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
 
-/// Coefficients of the tanh form of gelu.
 /// The factor of the argument in the tanh form of GELU, `√(2/π)`.
 pub const GELU_SCALE: f64 = FRAC_2_SQRT_PI * FRAC_1_SQRT_2;
 
 /// The factor of the cube there.
 pub const GELU_CUBIC: f64 = 0.044715;
+
+/// Declares the functions of [`ElementFn`].
+macro_rules! element_fns {
+    ($($(#[$doc:meta])* $Name:ident $text:literal;)*) => {
+        /// A function of each element with up to three numbers `a`, `b` and `c`, which is computed in one pass, and so is the
+        /// product of a gradient with its derivative.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum ElementFn { $($(#[$doc])* $Name,)* }
+
+        impl ElementFn {
+            /// The one of that name.
+            ///
+            /// # Errors
+            /// [`Error::InvalidValue`] for any other.
+            pub fn of(op: &'static str, text: &str) -> Result<ElementFn> {
+                match text {
+                    $($text => Ok(ElementFn::$Name),)*
+                    other => Err(Error::value(op, format!("has no function {other:?}; it has {}", [$($text),*].join(", ")))),
+                }
+            }
+
+            /// Its name.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(ElementFn::$Name => $text,)*
+                }
+            }
+        }
+    };
+}
+
+element_fns! {
+    /// `x` above 0, `a x` below.
+    LeakyRelu "leaky_relu";
+    /// `b x` above 0, `a b (e^(c x) - 1)` below.
+    Elu "elu";
+    /// `log(1 + e^(a x)) c` with `c = 1 / a`; `x` where `a x > b`.
+    Softplus "softplus";
+    /// `x` within `a` to `b`, both numbers. NaN has the derivative 1.
+    Hardtanh "hardtanh";
+    /// `x` within `a` to `b`, of which one may be NaN for none. NaN has the derivative 0.
+    Clamp "clamp";
+    /// `x min(max(x + 3, 0), 6) / 6`
+    Hardswish "hardswish";
+    /// `min(max(x + 3, 0), 6) / 6`
+    Hardsigmoid "hardsigmoid";
+    /// `-log(1 + e^-x)`
+    LogSigmoid "logsigmoid";
+    /// `x tanh(log(1 + e^x))`
+    Mish "mish";
+    /// `x / (1 + e^-x)`
+    Silu "silu";
+    /// `x`, which is a sigmoid: the derivative is the sigmoid's, `x (1 - x)`.
+    SigmoidResult "sigmoid_result";
+    /// `x`, which is a tanh: the derivative is the tanh's, `1 - x²`.
+    TanhResult "tanh_result";
+    /// `x² / 2` where `|x| < a`, `a (|x| - a / 2)` elsewhere.
+    Huber "huber";
+    /// `x² / 2a` where `|x| < a`, `|x| - a / 2` elsewhere.
+    SmoothL1 "smooth_l1";
+    /// `a` for NaN, `b` for infinity and `c` for minus infinity.
+    NanToNum "nan_to_num";
+    /// `b` up to `a`, `x` above.
+    Threshold "threshold";
+    /// 0 within `-a` to `a`.
+    Hardshrink "hardshrink";
+    /// `x` moved towards 0 by `a`, and 0 within it.
+    Softshrink "softshrink";
+}
 
 /// What a step of a recurrent layer computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,6 +207,42 @@ macro_rules! nn_ops {
             samples: ["N(3, 4), N(3, 4), False", "N(3, 4), N(3, 4), True"],
             example: [
                 "assert_close(gelu_gradient(&tensor([1.0, 1.0])?, &tensor([0.0, 1.0])?, false)?, [0.5, 1.08332]);",
+            ],
+        }
+        /// A function of each element, by name, with its numbers: what activations and losses are made of. `"huber"` with `a = 1`
+        /// is `x² / 2` where `|x| < 1` and `|x| - ½` elsewhere, and so on for each name that the error of an unknown one lists.
+        function elementwise(input: Tensor, function: Text, a: Float = 0.0, b: Float = 0.0, c: Float = 0.0) -> Tensor {
+            amp: Own, dtypes: FLOAT, result: Same,
+            primitive: Elementwise { f: ElementFn, numbers: [f64; 3] }, saves: Inputs,
+            gradient: |c, g| [element_back(g, &c.x(0)?, *f, *numbers)],
+            run: elementwise_body, torch: "-",
+            samples: [
+                "N(3, 4), 'leaky_relu', 0.1", "N(3, 4), 'elu', 0.7, 1.5, 0.8", "N(3, 4), 'softplus', 2.0, 1.5, 0.5", "N(3, 4), 'hardtanh', -0.7, 0.6",
+                "N(3, 4), 'clamp', -0.7, 0.6", "N(3, 4), 'hardswish'", "N(3, 4), 'hardsigmoid'", "N(3, 4), 'logsigmoid'", "N(3, 4), 'mish'", "N(3, 4), 'silu'",
+                "N(3, 4), 'huber', 0.6", "N(3, 4), 'smooth_l1', 0.6", "N(3, 4), 'threshold', 0.2, 3.0", "N(3, 4), 'hardshrink', 0.4",
+                "N(3, 4), 'softshrink', 0.4", "N(3, 4), 'nan_to_num', 1.0, 2.0, 3.0",
+            ],
+            example: [
+                r#"assert_close(elementwise(&tensor([0.5, -3.0])?, "huber", 1.0, 0.0, 0.0)?, [0.125, 2.5]);"#,
+            ],
+        }
+        /// What goes back through [`elementwise`] from `grad`: `grad` times the derivative at `input`.
+        function elementwise_gradient(grad: Tensor, input: Tensor, function: Text, a: Float = 0.0, b: Float = 0.0, c: Float = 0.0) -> Tensor {
+            amp: Own, dtypes: FLOAT, result: Same,
+            primitive: ElementwiseGradient { f: ElementFn, numbers: [f64; 3] }, saves: Inputs,
+            gradient: |c, v| [
+                element_back(v, &c.x(1)?, *f, *numbers),
+                element_second(c, v, *f, *numbers),
+            ],
+            run: elementwise_gradient_body, torch: "-",
+            samples: [
+                "N(3, 4), N(3, 4), 'leaky_relu', 0.1", "N(3, 4), N(3, 4), 'elu', 0.7, 1.5, 0.8", "N(3, 4), N(3, 4), 'softplus', 2.0, 1.5, 0.5",
+                "N(3, 4), N(3, 4), 'hardswish'", "N(3, 4), N(3, 4), 'logsigmoid'", "N(3, 4), N(3, 4), 'mish'", "N(3, 4), N(3, 4), 'silu'",
+                "N(3, 4), U(3, 4), 'sigmoid_result'", "N(3, 4), U(3, 4), 'tanh_result'", "N(3, 4), N(3, 4), 'huber', 0.6", "N(3, 4), N(3, 4), 'smooth_l1', 0.6",
+            ],
+            example: [
+                r#"let made = elementwise_gradient(&tensor([1.0, 1.0])?, &tensor([0.5, -3.0])?, "huber", 1.0, 0.0, 0.0)?;"#,
+                "assert_close(made, [0.5, -1.0]);",
             ],
         }
         /// `x` above 0, `negative_slope * x` below.
@@ -275,3 +380,13 @@ macro_rules! nn_ops {
     }};
 }
 nn_ops!(define_primitives);
+
+impl NnOp {
+    /// Is each element of the result computed from those at its place alone?
+    pub fn is_by_element(&self) -> bool {
+        matches!(
+            self,
+            NnOp::Gelu { .. } | NnOp::GeluGradient { .. } | NnOp::Elementwise { .. } | NnOp::ElementwiseGradient { .. }
+        )
+    }
+}

@@ -204,7 +204,7 @@ macro_rules! unary_ops {
         /// The hyperbolic tangent.
         tanh = Tanh {
             in_place: yes, dtypes: ALL, result: Float,
-            saves: Output, gradient: |c, g| [g * &(1.0 - &c.out()?.conjugated()?.square()?)?],
+            saves: Output, gradient: |c, g| [tanh_gradient(g, &c.out()?)],
             samples: ["N(3, 4)"],
             example: ["assert_close(tensor([0.0, 1.0])?.tanh()?, [0.0, 0.76159]);"],
         }
@@ -253,7 +253,7 @@ macro_rules! unary_ops {
         /// The logistic function, `1 / (1 + e^-x)`.
         sigmoid = Sigmoid {
             in_place: yes, dtypes: ALL, result: Float,
-            saves: Output, gradient: |c, g| [(g * &c.out()?.conjugated()?)? * &(1.0 - &c.out()?.conjugated()?)?],
+            saves: Output, gradient: |c, g| [sigmoid_gradient(g, &c.out()?)],
             samples: ["N(3, 4)"],
             example: ["assert_close(tensor([0.0, 1.0])?.sigmoid()?, [0.5, 0.73106]);"],
         }
@@ -267,7 +267,7 @@ macro_rules! unary_ops {
         /// `x * sigmoid(x)`, also called swish (Ramachandran et al., 2017).
         silu = Silu {
             in_place: yes, dtypes: INEXACT, result: Same,
-            saves: Inputs, gradient: |c, g| [g * &silu_slope(&c.x(0)?.conjugated()?)?],
+            saves: Inputs, gradient: |c, g| [silu_gradient(g, &c.x(0)?)],
             torch: "nn.functional.silu",
             samples: ["N(3, 4)"],
             example: ["assert_close(tensor([-1.0, 1.0])?.silu()?, [-0.26894, 0.73106]);"],
