@@ -7,7 +7,7 @@ use crate::autograd;
 use crate::batching::{self, Batch};
 use crate::graph;
 use crate::layout_propagation::{
-    as_first, as_images, as_indexed, by_columns, by_lanes, in_order, in_order_along, joined,
+    as_first, as_images, as_indexed, by_columns, by_lanes, in_order, in_order_along, in_order_of_second, joined,
 };
 use crate::meta::{MetaArray, MetaBackend};
 use crate::ops::OpRow;
@@ -348,6 +348,7 @@ fn execute<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], out: &Meta, spent: bool)
             B::pool(op, x, out)
         }
         (Prim::Pool(op), x) => B::pool(op, x, out).and_then(|made| as_images::<B>(&x[..1], made)),
+        (Prim::Nn(op), x) if op.is_led_by_second() => in_order_of_second::<B>(x, out, |x, out| B::nn(op, x, out)),
         (Prim::Nn(op), x) if op.is_by_element() => in_order::<B>(x, out, |x, out| B::nn(op, x, out)),
         (Prim::Nn(op), x) => B::nn(op, x, out),
         (Prim::Norm(op @ NormOp::Affine { dims: 0, .. }), x) => {

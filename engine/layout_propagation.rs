@@ -20,6 +20,16 @@ pub(crate) fn in_order<B: Backend>(
     in_order_along::<B>(x, out, |x, out, _| run(x, out))
 }
 
+/// [`in_order`] for two inputs of which the second one says how the result lies, as in PyTorch.
+pub(crate) fn in_order_of_second<B: Backend>(
+    x: &[&B::Array],
+    out: &Meta,
+    run: impl FnOnce(&[&B::Array], &Meta) -> Result<B::Array>,
+) -> Result<B::Array> {
+    let swapped: SmallVec<[&B::Array; 2]> = x.iter().rev().copied().collect();
+    in_order::<B>(&swapped, out, |x, out| run(&x.iter().rev().copied().collect::<SmallVec<[&B::Array; 2]>>(), out))
+}
+
 /// [`in_order`] for an op along dimensions: it is told where they are then, or nothing where they are where they were.
 pub(crate) fn in_order_along<B: Backend>(
     x: &[&B::Array],

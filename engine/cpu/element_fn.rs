@@ -213,14 +213,14 @@ curves! {
         |g| if x.abs() <= a { nil() } else { g };
 }
 
-fn values<T: Copy, C: Curve<T>>(c: C, x: &[T], out: &mut [T]) {
+fn run_values<T: Copy, C: Curve<T>>(c: C, x: &[T], out: &mut [T]) {
     match C::HEAVY {
         true => map1(Value(c), x, out),
         false => light1(Value(c), x, out),
     }
 }
 
-fn backs<T: Copy, C: Curve<T>>(c: C, g: Arg<T>, x: Arg<T>, out: &mut [T]) {
+fn run_gradients<T: Copy, C: Curve<T>>(c: C, g: Arg<T>, x: Arg<T>, out: &mut [T]) {
     match C::HEAVY {
         true => map2(Back(c), g, x, out),
         false => light2(Back(c), g, x, out),
@@ -230,18 +230,28 @@ fn backs<T: Copy, C: Curve<T>>(c: C, g: Arg<T>, x: Arg<T>, out: &mut [T]) {
 /// Elements of a function from which it goes to the pool.
 const SOME: usize = GRAIN / 4;
 
+/// A function of each element of a slice.
+pub fn values(f: ElementFn, numbers: [f64; 3], x: &[f32], out: &mut [f32]) {
+    with_curve!(f, numbers, f32, c => run_values(c, x, out));
+}
+
+/// Gradients times the derivative of a function, of slices.
+pub fn gradients(f: ElementFn, numbers: [f64; 3], g: Arg<f32>, x: Arg<f32>, out: &mut [f32]) {
+    with_curve!(f, numbers, f32, c => run_gradients(c, g, x, out));
+}
+
 /// A function of each element.
 pub fn forward(f: ElementFn, numbers: [f64; 3], x: &CpuArray) -> Result<CpuArray> {
-    let narrow: &F1<f32, f32> = &|x, out| with_curve!(f, numbers, f32, c => values(c, x, out));
-    let wide: &F1<f64, f64> = &|x, out| with_curve!(f, numbers, f64, c => values(c, x, out));
+    let narrow: &F1<f32, f32> = &|x, out| values(f, numbers, x, out);
+    let wide: &F1<f64, f64> = &|x, out| with_curve!(f, numbers, f64, c => run_values(c, x, out));
     let loops = Loops1 { f32: Some(narrow), f64: Some(wide), ..Loops1::default() };
     loops.run(Call { op: "elementwise", x, over: false }, SOME)
 }
 
 /// A gradient times the derivative of a function.
 pub fn backward(f: ElementFn, numbers: [f64; 3], g: &CpuArray, x: &CpuArray, out: &Meta) -> Result<CpuArray> {
-    let narrow: &Pairs<f32, f32> = &|g, x, out| with_curve!(f, numbers, f32, c => backs(c, g, x, out));
-    let wide: &Pairs<f64, f64> = &|g, x, out| with_curve!(f, numbers, f64, c => backs(c, g, x, out));
+    let narrow: &Pairs<f32, f32> = &|g, x, out| gradients(f, numbers, g, x, out);
+    let wide: &Pairs<f64, f64> = &|g, x, out| with_curve!(f, numbers, f64, c => run_gradients(c, g, x, out));
     let loops = Loops2 { f32: Some(narrow), f64: Some(wide), ..Loops2::default() };
     loops.run(Call2 { op: "elementwise_gradient", a: g, b: x, shape: &out.shape, over: false }, SOME)
 }

@@ -5,6 +5,7 @@
 //! runs the loop that the op runs by itself, so that results are the same bits.
 
 use super::compare::{choose, of_floats, of_truths};
+use super::element_fn;
 use super::elementwise::{Slices1, Slices2};
 use super::fallible::scratch;
 use super::simd::{call1, threads, Arg, Math, Real};
@@ -13,6 +14,7 @@ use super::{Buffer, CpuArray, ReadGuard};
 use crate::shape::{Layout, Shape};
 use crate::{DType, Result};
 use lucid_ir::fused::{ElementOp, FusedKernel, Operand, Place};
+use lucid_ir::ops::nn::ElementFn;
 use lucid_ir::ops::unary::UnaryOp;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -30,6 +32,8 @@ enum Kernel {
     Float1(Slices1),
     Float2(Slices2),
     GeluGradient(bool),
+    Curve(ElementFn, [f64; 3]),
+    CurveGradient(ElementFn, [f64; 3]),
     CompareFloats(Comparison<f32>),
     CompareTruths(Comparison<bool>),
     Not,
@@ -56,6 +60,8 @@ impl Kernel {
                 Some(Kernel::Float1(Slices1::Math(op)))
             }
             (ElementOp::GeluGradient { tanh }, [F32, F32], F32) => Some(Kernel::GeluGradient(*tanh)),
+            (ElementOp::Curve(f, numbers), [F32], F32) => Some(Kernel::Curve(*f, *numbers)),
+            (ElementOp::CurveGradient(f, numbers), [F32, F32], F32) => Some(Kernel::CurveGradient(*f, *numbers)),
             (
                 ElementOp::Unary(_)
                 | ElementOp::Binary(_)
@@ -63,7 +69,9 @@ impl Kernel {
                 | ElementOp::Where
                 | ElementOp::Cast
                 | ElementOp::Gelu { .. }
-                | ElementOp::GeluGradient { .. },
+                | ElementOp::GeluGradient { .. }
+                | ElementOp::Curve(..)
+                | ElementOp::CurveGradient(..),
                 _,
                 _,
             ) => None,
@@ -374,6 +382,16 @@ impl<'b> Block<'b, '_> {
             },
             (Kernel::Float2(f), &[a, b]) => f.run(self.float(a), self.float(b), out),
             (Kernel::GeluGradient(tanh), &[g, x]) => f32::gelu_gradient(tanh, self.float(g), self.float(x), out),
+            (Kernel::Curve(f, numbers), &[x]) => match self.float(x) {
+                Arg::Slice(x) => element_fn::values(f, numbers, x, out),
+                x => {
+                    element_fn::values(f, numbers, &[x.at(0)], &mut out[..1]);
+                    out.fill(out[0]);
+                }
+            },
+            (Kernel::CurveGradient(f, numbers), &[g, x]) => {
+                element_fn::gradients(f, numbers, self.float(g), self.float(x), out);
+            }
             (Kernel::Where, &[c, a, b]) => choose(self.truth(c), self.float(a), self.float(b), out),
             (Kernel::FromTruth, &[x]) => match self.truth(x) {
                 Arg::Slice(x) => call1(f32::from, x, out),
@@ -383,6 +401,8 @@ impl<'b> Block<'b, '_> {
                 Kernel::Float1(_)
                 | Kernel::Float2(_)
                 | Kernel::GeluGradient(_)
+                | Kernel::Curve(..)
+                | Kernel::CurveGradient(..)
                 | Kernel::Where
                 | Kernel::FromTruth
                 | Kernel::CompareFloats(_)
@@ -405,6 +425,8 @@ impl<'b> Block<'b, '_> {
                 Kernel::Float1(_)
                 | Kernel::Float2(_)
                 | Kernel::GeluGradient(_)
+                | Kernel::Curve(..)
+                | Kernel::CurveGradient(..)
                 | Kernel::Where
                 | Kernel::FromTruth
                 | Kernel::CompareFloats(_)

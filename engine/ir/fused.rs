@@ -5,7 +5,7 @@
 
 use crate::ops::binary::BinaryOp;
 use crate::ops::compare::CompareOp;
-use crate::ops::nn::NnOp;
+use crate::ops::nn::{ElementFn, NnOp};
 use crate::ops::select::SelectOp;
 use crate::ops::transfer::TransferOp;
 use crate::ops::unary::UnaryOp;
@@ -36,6 +36,10 @@ pub enum ElementOp {
         /// By the approximation with tanh?
         tanh: bool,
     },
+    /// A function with its numbers.
+    Curve(ElementFn, [f64; 3]),
+    /// `g` times its derivative.
+    CurveGradient(ElementFn, [f64; 3]),
 }
 
 impl ElementOp {
@@ -49,6 +53,8 @@ impl ElementOp {
             Prim::Transfer(TransferOp::Cast { .. }) => ElementOp::Cast,
             Prim::Nn(NnOp::Gelu { tanh }) => ElementOp::Gelu { tanh: *tanh },
             Prim::Nn(NnOp::GeluGradient { tanh }) => ElementOp::GeluGradient { tanh: *tanh },
+            Prim::Nn(NnOp::Elementwise { f, numbers }) => ElementOp::Curve(*f, *numbers),
+            Prim::Nn(NnOp::ElementwiseGradient { f, numbers }) => ElementOp::CurveGradient(*f, *numbers),
             Prim::Nn(_)
             | Prim::Transfer(_)
             | Prim::Create(_)

@@ -160,3 +160,125 @@ pub(super) fn back(f: ElementFn, numbers: [f64; 3], g: &Array, x: &Array) -> Mad
         ElementFn::Hardshrink | ElementFn::Softshrink => choose(&within(x, &number(a)?)?, &nil, g)?,
     })
 }
+
+/// Numbers as a kernel's text has them; `None` where one of those that are used is no number there.
+fn literals<const N: usize>(numbers: &[f64; 3]) -> Option<[String; N]> {
+    let used = &numbers[..N];
+    used.iter().all(|n| (*n as f32).is_finite()).then(|| std::array::from_fn(|i| format!("({:?}f)", used[i] as f32)))
+}
+
+/// `f` of `x` as a kernel's text; `None` where that has no short form in both languages.
+pub(super) fn value_text(f: ElementFn, numbers: [f64; 3], x: &str) -> Option<String> {
+    Some(match f {
+        ElementFn::LeakyRelu => {
+            let [a] = literals(&numbers)?;
+            format!("({x} > 0.0f ? {x} : {x} * {a})")
+        }
+        ElementFn::Clamp if numbers[0].is_nan() => {
+            let [b] = literals(&[numbers[1]; 3])?;
+            format!("({x} > {b} ? {b} : {x})")
+        }
+        ElementFn::Clamp if numbers[1].is_nan() => {
+            let [a] = literals(&numbers)?;
+            format!("({x} < {a} ? {a} : {x})")
+        }
+        ElementFn::Hardtanh | ElementFn::Clamp => {
+            let [a, b] = literals(&numbers)?;
+            format!("({x} < {a} ? ({a} > {b} ? {b} : {a}) : ({x} > {b} ? {b} : {x}))")
+        }
+        ElementFn::Hardswish => {
+            format!("({x} < 3.0f ? {x} * ({x} + 3.0f < 0.0f ? 0.0f : {x} + 3.0f) * 0.16666667f : {x})")
+        }
+        ElementFn::Hardsigmoid => {
+            format!("({x} < -3.0f ? 0.0f : ({x} > 3.0f ? 6.0f : {x} + 3.0f) * 0.16666667f)")
+        }
+        ElementFn::Silu => format!("({x} / (1.0f + exp(-{x})))"),
+        ElementFn::SigmoidResult | ElementFn::TanhResult => x.to_string(),
+        ElementFn::Huber => {
+            let [a] = literals(&numbers)?;
+            format!("(fabs({x}) < {a} ? {x} * {x} * 0.5f : (fabs({x}) - {a} * 0.5f) * {a})")
+        }
+        ElementFn::SmoothL1 => {
+            let [a] = literals(&numbers)?;
+            format!("(fabs({x}) < {a} ? {x} * {x} * (0.5f / {a}) : fabs({x}) - {a} * 0.5f)")
+        }
+        ElementFn::Threshold => {
+            let [a, b] = literals(&numbers)?;
+            format!("({x} <= {a} ? {b} : {x})")
+        }
+        ElementFn::Hardshrink => {
+            let [a] = literals(&numbers)?;
+            format!("(fabs({x}) <= {a} ? 0.0f : {x})")
+        }
+        ElementFn::Softshrink => {
+            let [a] = literals(&numbers)?;
+            format!("(fabs({x}) <= {a} ? 0.0f : ({x} < 0.0f ? {x} + {a} : {x} - {a}))")
+        }
+        ElementFn::Elu | ElementFn::Softplus | ElementFn::LogSigmoid | ElementFn::Mish | ElementFn::NanToNum => {
+            return None
+        }
+    })
+}
+
+/// `g` times the derivative of `f` at `x` as a kernel's text; `None` as for [`value_text`].
+pub(super) fn gradient_text(f: ElementFn, numbers: [f64; 3], g: &str, x: &str) -> Option<String> {
+    let logistic = |x: &str| format!("(1.0f / (1.0f + exp(-{x})))");
+    Some(match f {
+        ElementFn::LeakyRelu => {
+            let [a] = literals(&numbers)?;
+            format!("({x} > 0.0f ? {g} : {g} * {a})")
+        }
+        ElementFn::Elu => {
+            let [a, b, c] = literals(&numbers)?;
+            format!("({x} <= 0.0f ? {g} * ({a} * {b} * {c}) * exp({x} * {c}) : {g} * {b})")
+        }
+        ElementFn::Softplus => {
+            let [a, b] = literals(&numbers)?;
+            format!("({x} * {a} > {b} ? {g} : {g} * {})", logistic(&format!("({x} * {a})")))
+        }
+        ElementFn::Hardtanh => {
+            let [a, b] = literals(&numbers)?;
+            format!("(({x} <= {a} || {x} >= {b}) ? 0.0f : {g})")
+        }
+        ElementFn::Clamp if numbers[0].is_nan() => {
+            let [b] = literals(&[numbers[1]; 3])?;
+            format!("({x} < {b} ? {g} : 0.0f)")
+        }
+        ElementFn::Clamp if numbers[1].is_nan() => {
+            let [a] = literals(&numbers)?;
+            format!("({x} > {a} ? {g} : 0.0f)")
+        }
+        ElementFn::Clamp => {
+            let [a, b] = literals(&numbers)?;
+            format!("(({x} > {a} && {x} < {b}) ? {g} : 0.0f)")
+        }
+        ElementFn::Hardswish => {
+            format!("({x} < 3.0f ? ({x} <= -3.0f ? 0.0f : {g} * ({x} * 0.33333334f + 0.5f)) : {g})")
+        }
+        ElementFn::Hardsigmoid => format!("(({x} > -3.0f && {x} < 3.0f) ? {g} * 0.16666667f : 0.0f)"),
+        ElementFn::LogSigmoid => format!("({g} * {})", logistic(&format!("(-{x})"))),
+        ElementFn::Silu => {
+            let s = logistic(x);
+            format!("({g} * ({s} * (1.0f + {x} * (1.0f - {s}))))")
+        }
+        ElementFn::SigmoidResult => format!("({g} * ((1.0f - {x}) * {x}))"),
+        ElementFn::TanhResult => format!("({g} * (1.0f - {x} * {x}))"),
+        ElementFn::Huber => {
+            let [a] = literals(&numbers)?;
+            format!("({g} * ({x} >= {a} ? {a} : ({x} <= -{a} ? -{a} : {x})))")
+        }
+        ElementFn::SmoothL1 => {
+            let [a] = literals(&numbers)?;
+            format!("({g} * ({x} >= {a} ? 1.0f : ({x} <= -{a} ? -1.0f : {x} / {a})))")
+        }
+        ElementFn::Threshold => {
+            let [a] = literals(&numbers)?;
+            format!("({x} <= {a} ? 0.0f : {g})")
+        }
+        ElementFn::Hardshrink | ElementFn::Softshrink => {
+            let [a] = literals(&numbers)?;
+            format!("(fabs({x}) <= {a} ? 0.0f : {g})")
+        }
+        ElementFn::NanToNum | ElementFn::Mish => return None,
+    })
+}

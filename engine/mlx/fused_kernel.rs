@@ -7,6 +7,7 @@
 use super::array::GpuArray;
 use super::convert::int;
 use super::custom_kernel::{self, numbers, Text, GROUP};
+use super::element_fn;
 use super::kernel_error::Made;
 use super::value::{physical, Perm, Value};
 use crate::shape::{numel, Layout, Shape};
@@ -55,6 +56,10 @@ fn expression(op: &ElementOp, inputs: &[DType], out: DType, args: &[&str]) -> Op
             let slope = format!("0.7978845608028654f * (1.0f + 0.134145f * {x} * {x})");
             format!("{g} * (0.5f * (1.0f + {inner}) + 0.5f * {x} * (1.0f - {inner} * {inner}) * {slope})")
         }
+        (ElementOp::Curve(f, numbers), [F32], F32, [x, ..]) => element_fn::value_text(*f, *numbers, x)?,
+        (ElementOp::CurveGradient(f, numbers), [F32, F32], F32, [g, x, ..]) => {
+            element_fn::gradient_text(*f, *numbers, g, x)?
+        }
         (
             ElementOp::Unary(_)
             | ElementOp::Binary(_)
@@ -62,7 +67,9 @@ fn expression(op: &ElementOp, inputs: &[DType], out: DType, args: &[&str]) -> Op
             | ElementOp::Where
             | ElementOp::Cast
             | ElementOp::Gelu { .. }
-            | ElementOp::GeluGradient { .. },
+            | ElementOp::GeluGradient { .. }
+            | ElementOp::Curve(..)
+            | ElementOp::CurveGradient(..),
             _,
             _,
             _,

@@ -177,6 +177,15 @@ pub(super) fn element_back(g: &Tensor, x: &Tensor, f: ElementFn, numbers: [f64; 
     dispatch::apply1(Prim::Nn(NnOp::ElementwiseGradient { f, numbers }), &[g, x], meta)
 }
 
+/// The gradient of [`element`]. Choices among numbers have none of it at `x`, as in PyTorch.
+fn element_first(c: &crate::autograd::Ctx<'_>, g: &Tensor, f: ElementFn, numbers: [f64; 3]) -> Result<Tensor> {
+    let x = c.x(0)?;
+    match f {
+        ElementFn::Clamp | ElementFn::NanToNum if x.requires_grad() => element_back(g, &x.detach()?, f, numbers),
+        _ => element_back(g, &x, f, numbers),
+    }
+}
+
 /// `v g` times the second derivative of `f` at `x`, for the inputs `g` and `x` of a gradient.
 fn element_second(c: &crate::autograd::Ctx<'_>, v: &Tensor, f: ElementFn, [a, b, slope]: [f64; 3]) -> Result<Tensor> {
     use super::compare::select::r#where;

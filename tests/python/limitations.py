@@ -268,9 +268,7 @@ GRADIENT_STRIDES = {
     **dict.fromkeys(("binary_cross_entropy_with_logits", "lerp", "addmm", "matrix_power"), MEETING),
     **dict.fromkeys(("atanh", "atan2", "igammac", "ldexp", "mvlgamma", "nextafter", "sgn", "polygamma"), MEETING),
     **dict.fromkeys(("logit", "log_ndtr", "copysign", "pow", "float_power"), MEETING),
-    **dict.fromkeys(("xlogy", "xlog1py", "nan_to_num", "fmax", "fmin"), CHOSEN),
-    **dict.fromkeys(("elu", "selu", "celu", "relu6", "softplus", "hardtanh", "hardswish", "hardsigmoid"), CHOSEN),
-    **dict.fromkeys(("hardshrink", "softshrink"), CHOSEN),
+    **dict.fromkeys(("xlogy", "xlog1py", "fmax", "fmin"), CHOSEN),
     **dict.fromkeys(("_fft_r2c", "_fft_c2r", "istft"), TRANSFORMED),
     **dict.fromkeys(
         (f"fft_{name}{n}" for name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft") for n in ("", "2", "n")),

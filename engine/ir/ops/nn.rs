@@ -214,7 +214,7 @@ macro_rules! nn_ops {
         function elementwise(input: Tensor, function: Text, a: Float = 0.0, b: Float = 0.0, c: Float = 0.0) -> Tensor {
             amp: Own, dtypes: FLOAT, result: Same,
             primitive: Elementwise { f: ElementFn, numbers: [f64; 3] }, saves: Inputs,
-            gradient: |c, g| [element_back(g, &c.x(0)?, *f, *numbers)],
+            gradient: |c, g| [element_first(c, g, *f, *numbers)],
             run: elementwise_body, torch: "-",
             samples: [
                 "N(3, 4), 'leaky_relu', 0.1", "N(3, 4), 'elu', 0.7, 1.5, 0.8", "N(3, 4), 'softplus', 2.0, 1.5, 0.5", "N(3, 4), 'hardtanh', -0.7, 0.6",
@@ -382,6 +382,12 @@ macro_rules! nn_ops {
 nn_ops!(define_primitives);
 
 impl NnOp {
+    /// Has the result the order of the second input in memory, where that of the first differs?
+    pub fn is_led_by_second(&self) -> bool {
+        use ElementFn::{Clamp, LeakyRelu, Threshold};
+        matches!(self, NnOp::ElementwiseGradient { f: LeakyRelu | Clamp | Threshold, .. })
+    }
+
     /// Is each element of the result computed from those at its place alone?
     pub fn is_by_element(&self) -> bool {
         matches!(

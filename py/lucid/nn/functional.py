@@ -174,7 +174,7 @@ def _written(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 def _over(x: Tensor, f: Callable[..., Tensor], *args: float) -> Tensor:
     """`f(x, *args)` written over `x`, as one of the steps to which PyTorch gives a number of their own in place."""
     with _C._Step(f.__name__ + "_"):
-        return _C._overwrite(x, f(_C._rewritten(x), *args))
+        return _written(lambda x: f(x, *args), x)
 
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
@@ -188,7 +188,7 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     """`min(max(x, 0), 6)`."""
     if _is_asked(input):
         return _ask(relu6, (input,), input, inplace=inplace)
-    return _C._overwrite(input, _C.relu6(_C._rewritten(input))) if inplace else _C.relu6(input)
+    return _written(_C.relu6, input) if inplace else _C.relu6(input)
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
@@ -265,15 +265,16 @@ def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """`relu6(x + 3) / 6`."""
     if _is_asked(input):
         return _ask(hardsigmoid, (input,), input, inplace=inplace)
-    return _C._overwrite(input, _C.hardsigmoid(_C._rewritten(input))) if inplace else _C.hardsigmoid(input)
+    return _written(_C.hardsigmoid, input) if inplace else _C.hardsigmoid(input)
 
 
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
     """`x` held within `min_val` to `max_val`."""
     if _is_asked(input):
         return _ask(hardtanh, (input,), input, min_val=min_val, max_val=max_val, inplace=inplace)
-    made = _C.hardtanh(_C._rewritten(input) if inplace else input, min_val, max_val)
-    return _C._overwrite(input, made) if inplace else made
+    if inplace:
+        return _written(lambda x: _C.hardtanh(x, min_val, max_val), input)
+    return _C.hardtanh(input, min_val, max_val)
 
 
 def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:

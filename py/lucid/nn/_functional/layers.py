@@ -195,6 +195,9 @@ def rrelu(
     if lower > upper:
         raise errors.RuntimeError(f"Lower bound should be less than or equal to the upper bound, got {lower}, {upper}")
     read = _C._rewritten(input) if inplace else input
+    if inplace and not training and input.requires_grad:
+        # The gradient needs what is written over.
+        read = read.clone()
     with _C._Step("rrelu_with_noise_" if inplace else "rrelu_with_noise"):
         if training:
             slope = lucid.rand_like(input) * (upper - lower) + lower
