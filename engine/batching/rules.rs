@@ -66,7 +66,9 @@ pub(super) fn run(prim: Prim, x: &[Input<'_>], size: usize, out: Meta) -> Result
         Prim::Nn(NnOp::GeluGradient { .. } | NnOp::ElementwiseGradient { .. }) => leading(prim, x, size, out),
         Prim::Nn(NnOp::Attention { .. }) => contract::attention(prim, x, size, out),
         // The layers' functions are made of other ops where their inputs are batched.
-        Prim::Nn(NnOp::Recurrent { .. } | NnOp::RecurrentGradient { .. }) => each_sample(prim, x, size, out),
+        Prim::Nn(NnOp::EmbeddingSum { .. } | NnOp::Recurrent { .. } | NnOp::RecurrentGradient { .. }) => {
+            each_sample(prim, x, size, out)
+        }
         Prim::Norm(NormOp::Standardize { .. }) => same(prim, x, out),
         Prim::Norm(NormOp::Affine { dims, eps }) => affine(dims, eps, x, size),
         Prim::Norm(NormOp::StandardizeGradient { .. }) => leading(prim, x, size, out),

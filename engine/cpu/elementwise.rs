@@ -4,10 +4,11 @@
 
 use super::cast::cast;
 use super::complex;
+use super::gamma::LogGamma;
 use super::numbers::{next_after, Bits, Integer, Number, RealNumber};
 use super::simd::{
-    call1, call2, kernel, light1, light1_over, light2, light2_over, light2_symmetric, map2, quotients, threads::GRAIN,
-    Arg, Arith, Float, Map1, Map2, Math, Quotient, Real,
+    call1, call2, kernel, light1, light1_over, light2, light2_over, light2_symmetric, map1, map2, quotients,
+    threads::GRAIN, Arg, Arith, Float, Map1, Map2, Math, Quotient, Real,
 };
 use super::strided::F1;
 use super::CpuArray;
@@ -287,6 +288,7 @@ pub fn unary(op: &UnaryOp, x: &CpuArray, over: bool) -> Result<CpuArray> {
                 (&|x, out| call1(|v| v.max(0), x, out), &|x, out| call1(|v| v.max(0), x, out));
             Loops1 { i32: Some(i32), i64: Some(i64), ..loops1!(Relu; f32 f64) }.run(call, GRAIN)
         }
+        U::Lgamma if x.dtype() == DType::F32 => apply1::<f32, f32>(x, COSTLY, &|x, out| map1(LogGamma, x, out)),
         U::Lgamma => exact(special::lgamma, call),
         U::Digamma => exact(special::digamma, call),
         U::I0 => exact(special::i0, call),

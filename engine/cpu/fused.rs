@@ -6,7 +6,7 @@
 use super::blas::{gemm, Gemm, Matrix, Product};
 use super::elementwise::{apply1, apply2};
 use super::simd::{for_strips, join, run, threads, Exponential, Extreme, Map1, Math, Real, Strip, Sum, Task, Wide};
-use super::{attention, copy, element_fn, rnn_layer, softmax_backward, CpuArray};
+use super::{attention, copy, element_fn, embedding, rnn_layer, softmax_backward, CpuArray};
 use crate::dtype::Element;
 use crate::fallible::scratch;
 use crate::shape::{Axes, Layout};
@@ -85,6 +85,7 @@ pub fn nn(op: &NnOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
     let x = inputs[0];
     match *op {
         NnOp::Embedding { .. } => super::index::rows(x, inputs[1], out),
+        NnOp::EmbeddingSum { scale, .. } => embedding::sum(inputs, scale, out),
         NnOp::Linear => with_float!("linear", out.dtype, T => linear::<T>(inputs, out)),
         NnOp::Softmax { axis } => with_float!("softmax", out.dtype, T => softmax::<T, false>(x, axis)),
         NnOp::LogSoftmax { axis } => with_float!("log_softmax", out.dtype, T => softmax::<T, true>(x, axis)),

@@ -18,6 +18,8 @@ use lucid_ir::Meta;
 use num_complex::{Complex32, Complex64};
 use std::marker::PhantomData;
 
+mod squares;
+
 /// Elements reduced as one piece.
 const PIECE: usize = threads::GRAIN;
 
@@ -43,6 +45,7 @@ trait Fold<T>: Copy + Sync {
 }
 
 struct Total<T>(PhantomData<fn() -> T>);
+struct Squares<T>(PhantomData<fn() -> T>);
 struct Product<T>(PhantomData<fn() -> T>);
 struct Extremum<T, const MAX: bool>(PhantomData<fn() -> T>);
 struct ArgExtremum<T, const MAX: bool>(PhantomData<fn() -> T>);
@@ -73,6 +76,7 @@ macro_rules! copyable {
 }
 copyable! {
     Total [] [];
+    Squares [] [];
     Product [] [];
     Extremum [const MAX: bool] [MAX];
     ArgExtremum [const MAX: bool] [MAX];
@@ -450,6 +454,7 @@ pub fn reduce(op: &ReduceOp, how: &Reduction, x: &CpuArray, out: &Meta) -> Resul
     }
     match op {
         ReduceOp::Sum => by!(Total: I64 i64, F32 f32, F64 f64, C64 Complex32, C128 Complex64),
+        ReduceOp::SumOfSquares => by!(Squares: F32 f32, F64 f64),
         ReduceOp::Prod => by!(Product: I64 i64, F32 f32, F64 f64, C64 Complex32, C128 Complex64),
         ReduceOp::Max => by!(Largest: I64 i64, F32 f32, F64 f64),
         ReduceOp::Min => by!(Smallest: I64 i64, F32 f32, F64 f64),

@@ -45,6 +45,34 @@ fn split(shape: &[usize], axis: usize) -> (usize, usize, usize) {
     (shape[..axis].iter().product(), shape[axis], shape[axis + 1..].iter().product())
 }
 
+/// Rows that are scanned side by side, since each step of one waits for the one before.
+const ABREAST: usize = 4;
+
+/// [`ABREAST`] rows of `n` elements.
+fn abreast<T: Element + Sum, K>(k: Running<T, K>, start: T::Acc, n: usize, x: &[T], out: &mut [T])
+where
+    Running<T, K>: Map2<T::Acc, T, T::Acc>,
+{
+    let (x0, x) = x.split_at(n);
+    let (x1, x) = x.split_at(n);
+    let (x2, x3) = x.split_at(n);
+    let (o0, out) = out.split_at_mut(n);
+    let (o1, out) = out.split_at_mut(n);
+    let (o2, o3) = out.split_at_mut(n);
+    let mut acc = [start; ABREAST];
+    let rows = o0.iter_mut().zip(x0).zip(o1.iter_mut().zip(x1)).zip(o2.iter_mut().zip(x2).zip(o3.iter_mut().zip(x3)));
+    for (((o0, &x0), (o1, &x1)), ((o2, &x2), (o3, &x3))) in rows {
+        acc = [
+            k.map::<false>(acc[0], x0),
+            k.map::<false>(acc[1], x1),
+            k.map::<false>(acc[2], x2),
+            k.map::<false>(acc[3], x3),
+        ];
+        (*o0, *o1) = (T::finish(acc[0]), T::finish(acc[1]));
+        (*o2, *o3) = (T::finish(acc[2]), T::finish(acc[3]));
+    }
+}
+
 fn running<T: Element + Sum, K>(x: &CpuArray, axis: usize, start: T::Acc) -> Result<CpuArray>
 where
     Running<T, K>: Map2<T::Acc, T, T::Acc>,
@@ -59,7 +87,13 @@ where
             return Ok(());
         }
         threads::for_chunks(out, n * inner, threads::GRAIN, |first, out| {
-            for (out, x) in out.chunks_mut(n * inner).zip(data[first..].chunks(n * inner)) {
+            let (mut out, mut x) = (out, &data[first..]);
+            while inner == 1 && out.len() >= ABREAST * n {
+                let (rows, rest) = out.split_at_mut(ABREAST * n);
+                abreast(k, start, n, &x[..ABREAST * n], rows);
+                (out, x) = (rest, &x[ABREAST * n..]);
+            }
+            for (out, x) in out.chunks_mut(n * inner).zip(x.chunks(n * inner)) {
                 if inner == 1 {
                     let mut acc = start;
                     for (o, &x) in out.iter_mut().zip(x) {

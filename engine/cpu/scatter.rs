@@ -173,6 +173,14 @@ fn write<T: ScatterReduce>(op: &IndexOp, out: &mut [T], layout: &Layout, to: &Ta
             // One after the other: several values may meet in one place.
             let (n, (len, step)) = (plan.run.max(1), plan.row());
             plan.runs(0, values.len() / n, |done, base, at| {
+                if n == 1 {
+                    let out = &mut out[base..];
+                    let each = values[done..].iter().zip(at);
+                    return match mode {
+                        ScatterMode::Add => each.for_each(|(&x, &at)| put(&mut out[at], x, ScatterMode::Add)),
+                        _ => each.for_each(|(&x, &at)| put(&mut out[at], x, *mode)),
+                    };
+                }
                 for (values, at) in values[done * n..].chunks_exact(n).zip(at) {
                     plan.rows(|start, row| {
                         let (row, values) = (base + at + row, &values[start..start + len]);

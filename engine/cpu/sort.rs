@@ -7,7 +7,7 @@ use super::fused::{axis_back, axis_last};
 use super::simd::{run, threads, Task, Wide};
 use super::CpuArray;
 use crate::dtype::Element;
-use crate::fallible::{scratch_from, scratch_reserve, scratch_resize};
+use crate::fallible::{scratch, scratch_from, scratch_reserve, scratch_resize};
 use crate::{DType, Error, Result};
 use half::{bf16, f16};
 use lucid_ir::ops::sort::SortOp;
@@ -118,13 +118,87 @@ fn search<T: Ordered>(rows: &CpuArray, values: &CpuArray, right: bool, out: &Met
         threads::for_chunks(out, 1, threads::GRAIN / 16, |start, out| {
             for (i, (o, &x)) in out.iter_mut().zip(&values[start..]).enumerate() {
                 let row = (start + i) / each;
-                let key = x.key();
-                let before = |y: &T| x.is_nan() || y.key() < key || (right && y.key() == key);
-                *o = rows[row * n..(row + 1) * n].partition_point(before) as i64;
+                *o = place(&rows[row * n..(row + 1) * n], x, right) as i64;
             }
         });
         Ok(())
     })
+}
+
+/// How many elements of a sorted row, which is not empty, come before `x`; with `right` its equals do. NaN comes behind all.
+///
+/// Halves are chosen by arithmetic: where values come in no order, every other guess of a branch would be wrong.
+#[inline]
+fn place<T: Ordered>(row: &[T], x: T, right: bool) -> usize {
+    let (key, all) = (x.key(), x.is_nan());
+    let before = |y: T| {
+        let y = y.key();
+        all | (y < key) | (right & (y == key))
+    };
+    let (mut base, mut size) = (0, row.len());
+    while size > 1 {
+        let half = size / 2;
+        base += half * usize::from(before(row[base + half - 1]));
+        size -= half;
+    }
+    base + usize::from(before(row[base]))
+}
+
+/// Numbers that are sorted by parts of their range first, and places behind them.
+trait Keyed: Copy + Ord + Default {
+    fn leading(self) -> u64;
+}
+impl Keyed for u64 {
+    fn leading(self) -> u64 {
+        self
+    }
+}
+impl Keyed for (u64, i64) {
+    fn leading(self) -> u64 {
+        self.0
+    }
+}
+
+/// Keys from which on they are spread over parts of their range first.
+const MANY: usize = 4096;
+
+/// Sorts numbers: many are put into parts of their range, a few in each where they are evenly spread, which a comparison sort
+/// then finds in the first cache level. Others it sorts as a whole.
+fn sort_keys<K: Keyed>(keys: &mut [K]) {
+    let ends = keys.iter().map(|k| k.leading()).fold((u64::MAX, 0), |(low, high), k| (low.min(k), high.max(k)));
+    let (low, span) = (ends.0, ends.1.saturating_sub(ends.0));
+    let bits = (usize::BITS - (keys.len() / 8).leading_zeros()).min(14);
+    if keys.len() < MANY || span >> bits == 0 {
+        return keys.sort_unstable();
+    }
+    let shift = (u64::BITS - span.leading_zeros()).saturating_sub(bits);
+    let part = |k: K| ((k.leading() - low) >> shift) as usize;
+    let mut starts = scratch(0usize, (span >> shift) as usize + 2);
+    keys.iter().for_each(|&k| starts[part(k) + 1] += 1);
+    // Crowded in few parts, as they may be, they would only be moved.
+    if starts.iter().any(|&count| count > keys.len() / 8) {
+        return keys.sort_unstable();
+    }
+    let mut sum = 0;
+    for start in &mut starts {
+        sum += *start;
+        *start = sum;
+    }
+    let mut spread = scratch(K::default(), keys.len());
+    for &k in keys.iter() {
+        let at = &mut starts[part(k)];
+        spread[*at] = k;
+        *at += 1;
+    }
+    // Each start has become the end of its part.
+    let mut from = 0;
+    for &end in &starts {
+        if end > from + 1 {
+            spread[from..end].sort_unstable();
+        }
+        from = from.max(end);
+    }
+    keys.copy_from_slice(&spread);
 }
 
 /// The first `k` indices, at most, in order.
@@ -176,7 +250,7 @@ fn argsort_rows<T: Ordered>(x: &CpuArray, out: &Meta) -> Result<CpuArray> {
 }
 
 /// The first `k` of the numbers, in order; the others follow in any order.
-fn first_in_order<K: Ord>(keys: &mut [K], k: usize) {
+fn first_in_order<K: Keyed>(keys: &mut [K], k: usize) {
     if k == 0 {
         return;
     }
@@ -184,7 +258,7 @@ fn first_in_order<K: Ord>(keys: &mut [K], k: usize) {
         keys.select_nth_unstable(k - 1);
     }
     let k = k.min(keys.len());
-    keys[..k].sort_unstable();
+    sort_keys(&mut keys[..k]);
 }
 
 /// Keys of 32 bits and places, of the elements that can be among the first `k`: none beyond the least of the lasts of as
@@ -314,6 +388,29 @@ mod tests {
     fn order(x: &CpuArray, axis: usize, descending: bool) -> Vec<i64> {
         let meta = Meta::new(x.shape(), DType::I64);
         show(&sort(&SortOp::ArgSort { axis, descending }, &[x], &meta).unwrap())
+    }
+
+    #[test]
+    fn many_are_sorted_as_few() {
+        let mut seed = 7u64;
+        let mut next = || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            seed >> 1
+        };
+        let spread: Vec<u64> = (0..20_000).map(|_| next()).collect();
+        let crowded: Vec<u64> = (0..20_000).map(|i| if i % 3 == 0 { next() } else { next() % 50 }).collect();
+        let few: Vec<u64> = (0..9_000).map(|_| next() % 100).collect();
+        let ends: Vec<u64> = (0..9_000).map(|i| if i % 2 == 0 { u64::MAX } else { 0 }).collect();
+        for keys in [spread, crowded, few, ends] {
+            let mut pairs: Vec<(u64, i64)> = keys.iter().copied().zip(0..).collect();
+            let mut expected = pairs.clone();
+            expected.sort();
+            sort_keys(&mut pairs);
+            assert_eq!(pairs, expected);
+            let mut alone = keys;
+            sort_keys(&mut alone);
+            assert!(alone.is_sorted());
+        }
     }
 
     #[test]

@@ -3,9 +3,10 @@
 use super::{arrays, cpu_array, execute, of_cpu_array, transfer, Meta, Prim, Storage, Wrapped};
 use crate::meta::MetaBackend;
 use crate::ops::OpRow;
+use crate::shape::Layout;
 use crate::{profile, DType, Device, Result, Tensor};
 use lucid_cpu::CpuBackend;
-use lucid_ir::fused::{ElementOp, FusedKernel};
+use lucid_ir::fused::{ElementOp, FusedKernel, Instruction, Operand};
 use lucid_ir::ops::transfer::TransferOp;
 use lucid_mlx::GpuBackend;
 use smallvec::SmallVec;
@@ -40,6 +41,31 @@ pub(crate) fn run_fused(kernel: &FusedKernel, inputs: &[&Tensor], device: Device
     let made = with_backend!(device, run(kernel, inputs))?;
     profile::end_other(begun, "fused");
     Ok(made)
+}
+
+/// Elements from which a pass less over memory is worth what a fused kernel takes to set up.
+const MANY: usize = 1 << 12;
+
+/// Element-wise ops over float32 tensors of one shape in one pass, which the tape sees nothing of; nothing where something
+/// follows what is computed, or where they are better run one by one. Tensors of one element are numbers for all.
+pub(crate) fn in_one_pass(inputs: &[&Tensor], ops: &[(ElementOp, &[Operand])]) -> Result<Option<Tensor>> {
+    let Some(first) = inputs.first().filter(|x| x.numel() >= MANY) else { return Ok(None) };
+    let layout = first.layout();
+    let fits = |x: &&Tensor| {
+        let same = x.numel() == 1 || x.shape() == first.shape() && x.layout().is_contiguous();
+        same && x.dtype() == DType::F32 && !crate::autograd::is_followed(x) && cpu_array(x).is_some()
+    };
+    if crate::graph::is_recording() || !inputs.iter().all(fits) {
+        return Ok(None);
+    }
+    let instructions: Vec<Instruction> =
+        ops.iter().map(|(op, args)| Instruction { op: op.clone(), args: (*args).into(), dtype: DType::F32 }).collect();
+    let last = instructions.len().saturating_sub(1) as u16;
+    let dtypes = inputs.iter().map(|_| DType::F32).collect();
+    let layout = Layout { offset: 0, ..layout.clone() };
+    let kernel = FusedKernel::new(&layout, dtypes, instructions, [last].into());
+    let made = run_fused(&kernel, inputs, Device::Cpu)?;
+    Ok(made.and_then(|made| made.into_iter().next()).map(Tensor::from_storage))
 }
 
 /// What goes back through `normalize_affine` from a gradient, the input and the weight, in one pass; nothing where the device

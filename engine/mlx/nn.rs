@@ -39,6 +39,13 @@ pub(super) fn nn(op: &NnOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> 
         let op = op.clone();
         return host_kernel::run(c"LucidPointwise", inputs, out, move |x, out| CpuBackend::nn(&op, x, out));
     }
+    if let (NnOp::EmbeddingSum { .. }, [table, at, ..]) = (op, inputs)
+        && host_kernel::takes(out.dtype)
+    {
+        super::bounds::check(op.name(), at, table.shape()[0], 0, false)?;
+        let op = op.clone();
+        return host_kernel::run(c"LucidEmbeddingSum", inputs, out, move |x, out| CpuBackend::nn(&op, x, out));
+    }
     if let NnOp::Recurrent { .. } | NnOp::RecurrentGradient { .. } = op
         && host_kernel::takes(out.dtype)
     {
@@ -56,6 +63,9 @@ pub(super) fn nn(op: &NnOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> 
         }
         (NnOp::Linear, [x, w, rest @ ..]) => linear_value(x, w, rest.first().copied(), out)?,
         (NnOp::Embedding { .. }, [x, at]) => super::index::rows(x, at, out)?,
+        (NnOp::EmbeddingSum { scale, .. }, [table, at, factors @ ..]) => {
+            embedding_sum(table, at, factors.first().copied(), *scale, out)?
+        }
         (NnOp::Softmax { axis }, [x, ..]) => along(x, *axis, |x, axis| {
             let half = out.dtype.is_half();
             Ok(ops::softmax_axis(x, axis, half)?)
@@ -103,6 +113,7 @@ pub(super) fn nn(op: &NnOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> 
         (
             NnOp::Linear
             | NnOp::Embedding { .. }
+            | NnOp::EmbeddingSum { .. }
             | NnOp::Softmax { .. }
             | NnOp::LogSoftmax { .. }
             | NnOp::SoftmaxGradient { .. }
@@ -117,6 +128,21 @@ pub(super) fn nn(op: &NnOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> 
         }
     };
     GpuArray::new(value, &out.shape, out.dtype)
+}
+
+/// Rows that are looked up and added up, in float32.
+fn embedding_sum(table: &GpuArray, at: &GpuArray, factors: Option<&GpuArray>, scale: f64, out: &Meta) -> Made<Value> {
+    let mut shape = crate::shape::Shape::from_slice(at.shape());
+    shape.extend(out.shape.last().copied());
+    let rows = super::index::rows(table, at, &Meta { shape, dtype: out.dtype })?;
+    let mut rows = cast_array(&*rows.logical()?, out.dtype, DType::F32)?;
+    if let Some(f) = factors {
+        let f = cast_array(&*f.value()?.logical()?, out.dtype, DType::F32)?;
+        rows = ops::multiply(&rows, &ops::expand_dims(&f, -1)?)?;
+    }
+    let sum = ops::sum_axes(&rows, &[rows.ndim() as i32 - 2], false)?;
+    let sum = ops::multiply(&sum, &constant(scale, DType::F32)?)?;
+    Ok(Value::plain(cast_array(&sum, DType::F32, out.dtype)?))
 }
 
 fn softmax_gradient(g: &Array, y: &Array, axis: usize, log: bool, out: &Meta) -> Made<Array> {

@@ -53,13 +53,13 @@ pub(super) fn reduce(op: &ReduceOp, how: &Reduction, x: &GpuArray, out: &Meta) -
 
 /// Must the elements be widened first? MLX adds up 16-bit floats in their own precision, where sums of some hundred get stuck.
 fn accumulates(op: &ReduceOp, dtype: DType) -> bool {
-    matches!((op, dtype), (ReduceOp::Sum | ReduceOp::Prod, DType::F16 | DType::BF16))
+    matches!((op, dtype), (ReduceOp::Sum | ReduceOp::SumOfSquares | ReduceOp::Prod, DType::F16 | DType::BF16))
 }
 
 /// Does the CPU device's kernel add up, or multiply, along these axes?
 fn hosts(op: &ReduceOp, shape: &[i32], axes: &[i32], dtype: DType) -> bool {
     let terms = axes.iter().map(|&a| shape[a as usize] as usize).product();
-    matches!(op, ReduceOp::Sum | ReduceOp::Prod) && host_kernel::takes_sum(terms, dtype)
+    matches!(op, ReduceOp::Sum | ReduceOp::SumOfSquares | ReduceOp::Prod) && host_kernel::takes_sum(terms, dtype)
 }
 
 fn by_host(op: &ReduceOp, x: &Array, axes: &[i32], keepdim: bool, dtype: DType) -> Made<Array> {
@@ -107,9 +107,13 @@ fn of_nothing(op: &ReduceOp, out: &Meta) -> Made<Array> {
     let unit = match op {
         ReduceOp::Prod => Scalar::ONE,
         ReduceOp::All => Scalar::Bool(true),
-        ReduceOp::Sum | ReduceOp::Max | ReduceOp::Min | ReduceOp::Any | ReduceOp::ArgMax | ReduceOp::ArgMin => {
-            Scalar::ZERO
-        }
+        ReduceOp::Sum
+        | ReduceOp::SumOfSquares
+        | ReduceOp::Max
+        | ReduceOp::Min
+        | ReduceOp::Any
+        | ReduceOp::ArgMax
+        | ReduceOp::ArgMin => Scalar::ZERO,
     };
     Ok(ops::full(&ints(&out.shape)?, &constant(unit, out.dtype)?, convert::dtype(out.dtype)?)?)
 }
@@ -119,6 +123,7 @@ fn reduce_array(op: &ReduceOp, x: &Array, axes: &[i32], keep: bool, dtype: DType
     Ok(match op {
         ReduceOp::Sum if logical => ops::any_axes(x, axes, keep)?,
         ReduceOp::Sum => ops::sum_axes(x, axes, keep)?,
+        ReduceOp::SumOfSquares => ops::sum_axes(&ops::square(x)?, axes, keep)?,
         ReduceOp::Prod if logical => ops::all_axes(x, axes, keep)?,
         ReduceOp::Prod => ops::prod_axes(x, axes, keep)?,
         ReduceOp::Max if logical => ops::any_axes(x, axes, keep)?,

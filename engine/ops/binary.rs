@@ -342,6 +342,9 @@ fn addcmul_body(x: &Tensor, a: &Tensor, b: &Tensor, value: Scalar) -> Result<Ten
     }
     let value =
         if dtype.is_integral() { Scalar::Int(representable("addcmul", value, dtype)?.to_i64()) } else { number(value) };
+    if let Some(made) = added_in_one_pass(x, BinaryOp::Mul, a, b, value)? {
+        return Ok(made);
+    }
     // In the dtype of the result: the operands' own may be too narrow for their product.
     x.add(&in_dtype(BinaryOp::Mul, a, b, dtype)?, value)
 }
@@ -363,7 +366,26 @@ fn addcdiv_body(x: &Tensor, a: &Tensor, b: &Tensor, value: Scalar) -> Result<Ten
     if dtype.is_half() {
         return added(x, BinaryOp::Div, a, b, value, dtype);
     }
+    if let Some(made) = added_in_one_pass(x, BinaryOp::Div, a, b, value)? {
+        return Ok(made);
+    }
     x.add(&in_dtype(BinaryOp::Div, a, b, dtype)?, number(value))
+}
+
+/// `x + value · (a op b)`, where the device has one pass for it and nothing follows what is computed.
+fn added_in_one_pass(x: &Tensor, op: BinaryOp, a: &Tensor, b: &Tensor, value: Scalar) -> Result<Option<Tensor>> {
+    use lucid_ir::fused::ElementOp::Binary;
+    use lucid_ir::fused::Operand::{Input, Made};
+    if x.dtype() != DType::F32 || matches!(value, Scalar::Complex(..)) {
+        return Ok(None);
+    }
+    let value = Tensor::constant(value, DType::F32, x.device())?;
+    let steps = [
+        (Binary(op), &[Input(1), Input(2)][..]),
+        (Binary(BinaryOp::Mul), &[Made(0), Input(3)]),
+        (Binary(BinaryOp::Add), &[Input(0), Made(1)]),
+    ];
+    dispatch::in_one_pass(&[x, a, b, &value], &steps)
 }
 
 /// A flag as the number that it stands for, which `add` would refuse.
@@ -397,6 +419,28 @@ fn lerp_body(x: &Tensor, end: &Tensor, weight: Operand<'_>) -> Result<Tensor> {
         Operand::Scalar(_) => None,
     };
     let weight = cast.as_ref().map_or(weight, Operand::Tensor);
+    if let Operand::Scalar(w) = weight
+        && x.dtype() == DType::F32
+    {
+        use lucid_ir::fused::ElementOp::Binary;
+        use lucid_ir::fused::Operand::{Input, Made};
+        let near = w.to_f64().abs() < 0.5;
+        let part = if near { w.to_f64() } else { 1.0 - w.to_f64() };
+        let part = Tensor::constant(Scalar::Float(part), DType::F32, x.device())?;
+        let last = if near {
+            (Binary(BinaryOp::Add), &[Input(0), Made(1)][..])
+        } else {
+            (Binary(BinaryOp::Sub), &[Input(1), Made(1)][..])
+        };
+        let steps = [
+            (Binary(BinaryOp::Sub), &[Input(1), Input(0)][..]),
+            (Binary(BinaryOp::Mul), &[Made(0), Input(2)][..]),
+            last,
+        ];
+        if let Some(made) = dispatch::in_one_pass(&[x, end, &part], &steps)? {
+            return Ok(made);
+        }
+    }
     let way = in_dtype(BinaryOp::Sub, end, x, inside)?;
     let near = |w: Operand<'_>| in_dtype(BinaryOp::Add, x, &way.mul(w)?, x.dtype());
     let far = |w: Operand<'_>| {

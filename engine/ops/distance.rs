@@ -103,6 +103,9 @@ metric_ops!(define_composites);
 
 /// `√x` with the slope 0 where `x` is 0.
 fn root(x: &Tensor) -> Result<Tensor> {
+    if !autograd::is_followed(x) {
+        return x.sqrt();
+    }
     let zero = x.detach()?.eq(0)?;
     let safe = select::r#where(&zero, Scalar::ONE, x)?.sqrt()?;
     safe.where_else_zero(&zero.logical_not()?)
@@ -110,6 +113,9 @@ fn root(x: &Tensor) -> Result<Tensor> {
 
 /// The norm of numbers that are real and floating.
 fn p_norm(x: &Tensor, p: f64, dims: Option<&[isize]>, keepdim: bool) -> Result<Tensor> {
+    if p == 2.0 && x.dtype().is_float() && !x.is_sparse() {
+        return root(&super::reduce::sum_of_squares(x, dims, keepdim)?);
+    }
     let size = x.abs()?;
     if p.is_infinite() {
         // Of no elements the largest is 0, as in PyTorch; the smallest is refused below.

@@ -311,15 +311,85 @@ fn embedding_body(input: &Tensor, weight: &Tensor, padding_idx: Option<i64>, spa
     dispatch::apply1(Prim::Nn(NnOp::Embedding { padding, sparse }), &[weight, &index], meta)
 }
 
+fn embedding_sum_body(
+    input: &Tensor,
+    weight: &Tensor,
+    factors: Option<&Tensor>,
+    scale: f64,
+    sparse: bool,
+) -> Result<Tensor> {
+    let schema = &schema::embedding_sum;
+    schema.check(weight.dtype())?;
+    if weight.ndim() != 2 || input.ndim() == 0 {
+        let why = "takes indices of one dimension or more and a 2-D weight";
+        return Err(Error::shape(schema.name, why, &[input.shape(), weight.shape()]));
+    }
+    let index = super::index::as_index(schema.name, input)?;
+    if let Some(f) = factors {
+        if f.shape() != index.shape() {
+            return Err(Error::shape(schema.name, "takes a factor for each index", &[f.shape(), index.shape()]));
+        }
+        if f.dtype() != weight.dtype() {
+            return Err(Error::dtype(schema.name, "takes factors of the weight's dtype", &[f.dtype(), weight.dtype()]));
+        }
+        if crate::autograd::is_followed(f) {
+            let rows = embedding_body(input, weight, None, sparse)?;
+            let sum = (&rows * &f.unsqueeze(-1)?)?.sum(Some(&[-2]), false, None)?;
+            return sum * scale;
+        }
+    }
+    let mut shape = Shape::from_slice(&index.shape()[..index.ndim() - 1]);
+    shape.push(weight.shape()[1]);
+    let (prim, meta) = (Prim::Nn(NnOp::EmbeddingSum { scale, sparse }), Meta { shape, dtype: weight.dtype() });
+    match factors {
+        Some(f) => dispatch::apply1(prim, &[weight, &index, f], meta),
+        None => dispatch::apply1(prim, &[weight, &index], meta),
+    }
+}
+
+/// The gradient of the table; indices and factors have none.
+fn embedding_sum_gradient(
+    c: &crate::autograd::Ctx<'_>,
+    g: &Tensor,
+    scale: f64,
+    sparse: bool,
+) -> Result<crate::autograd::Grads> {
+    let mut grads: crate::autograd::Grads = (0..c.len()).map(|_| None).collect();
+    if !c.needs(0) {
+        return Ok(grads);
+    }
+    let index = c.x(1)?;
+    let g = if scale == 1.0 { g.clone() } else { (g * scale)? }.unsqueeze(-2)?;
+    let rows = if c.len() > 2 {
+        (&g * &c.x(2)?.unsqueeze(-1)?)?
+    } else {
+        let mut shape = Shape::from_slice(index.shape());
+        shape.extend(g.shape().last().copied());
+        super::view::expand_to(&g, &shape)?
+    };
+    grads[0] = Some(gradient_of_rows(c.shape(0), &index, &rows, None, sparse)?);
+    Ok(grads)
+}
+
 fn embedding_gradient(
     c: &crate::autograd::Ctx<'_>,
     g: &Tensor,
     padding: Option<usize>,
     sparse: bool,
 ) -> Result<Tensor> {
-    let index = c.x(1)?;
+    gradient_of_rows(c.shape(0), &c.x(1)?, g, padding, sparse)
+}
+
+/// The gradient of a table of that shape from those of the rows at indices.
+fn gradient_of_rows(
+    shape: &[usize],
+    index: &Tensor,
+    g: &Tensor,
+    padding: Option<usize>,
+    sparse: bool,
+) -> Result<Tensor> {
     if sparse {
-        return crate::sparse::of_rows(c.shape(0), &index, g, padding);
+        return crate::sparse::of_rows(shape, index, g, padding);
     }
     let g = match padding {
         Some(p) => &g.masked_fill(&index.eq(p as i64)?.unsqueeze(-1)?, 0.0)?,
@@ -327,8 +397,8 @@ fn embedding_gradient(
     };
     // One zero, seen as many: the copy that is written to need not read them all.
     let zeros = Tensor::constant(Scalar::ZERO, g.dtype(), g.device())?;
-    let zeros = super::view::expand_to(&zeros, c.shape(0))?;
-    super::index::put_axes(super::index::Target::Copy, &zeros, &[0], &[index], g, true, true)
+    let zeros = super::view::expand_to(&zeros, shape)?;
+    super::index::put_axes(super::index::Target::Copy, &zeros, &[0], &[index.clone()], g, true, true)
 }
 
 fn one_hot_body(x: &Tensor, num_classes: i64) -> Result<Tensor> {

@@ -42,6 +42,12 @@ fn sum_body(op: ReduceOp, x: &Tensor, dim: Option<&[isize]>, keepdim: bool, dtyp
     reduce(op, x, axes_of(schema.name, dim, x)?, keepdim, dtype)
 }
 
+fn sum_of_squares_body(x: &Tensor, dim: Option<&[isize]>, keepdim: bool) -> Result<Tensor> {
+    let schema = &schema::sum_of_squares;
+    schema.check(x.dtype())?;
+    reduce(ReduceOp::SumOfSquares, x, axes_of(schema.name, dim, x)?, keepdim, x.dtype())
+}
+
 fn prod_body(x: &Tensor, dim: Option<isize>, keepdim: bool, dtype: Option<DType>) -> Result<Tensor> {
     sum_body(ReduceOp::Prod, x, dim.as_ref().map(std::slice::from_ref), keepdim, dtype)
 }

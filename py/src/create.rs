@@ -69,6 +69,11 @@ impl Nested {
         if obj.is_exact_instance_of::<PyFloat>() {
             return self.leaf(py, depth, Scalar::Float(obj.extract()?), lucid::default_dtype());
         }
+        if obj.is_exact_instance_of::<PyInt>()
+            && let Ok(item) = obj.extract::<i64>()
+        {
+            return self.leaf(py, depth, Scalar::Int(item), DType::I64);
+        }
         if let Some((item, dtype)) = numpy_number(obj)? {
             return self.leaf(py, depth, item, dtype);
         }

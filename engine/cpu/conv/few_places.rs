@@ -13,18 +13,23 @@ use crate::fallible::{scratch, scratch_from};
 const FEW: usize = 64;
 /// Elements of a group's weight from which reading it once for several images pays.
 const WEIGHT: usize = 1 << 12;
-/// Elements of a block of columns, about.
+/// Elements of one from which it pays for a single image.
+const LARGE_WEIGHT: usize = 1 << 18;
+/// Elements of a block of columns, about; more where the weight has more, which each block reads.
 const COLUMNS: usize = 1 << 19;
 /// Elements that are transposed at a time.
 const SIDE: usize = 64;
 
 /// Do the sizes suit it?
 pub fn suits(s: &Sizes) -> bool {
-    s.batch > 1
-        && (1..=FEW).contains(&s.area)
-        && (1..=4 * FEW).contains(&s.space)
-        && s.outputs > 1
-        && s.outputs.saturating_mul(s.depth()) >= WEIGHT
+    let weight = s.outputs.saturating_mul(s.depth());
+    let least = if s.batch > 1 { WEIGHT } else { LARGE_WEIGHT };
+    s.batch > 0 && (1..=FEW).contains(&s.area) && (1..=4 * FEW).contains(&s.space) && s.outputs > 1 && weight >= least
+}
+
+/// The same for the convolution itself, where each column is read by as many products as there are outputs.
+pub fn suits_forward(s: &Sizes) -> bool {
+    suits(s) && s.outputs >= 2 * s.area
 }
 
 /// What is the same for all blocks.
@@ -45,7 +50,8 @@ impl Plan {
             }
         }
         let row = (s.inputs * taps.len()).max(1) * s.area;
-        Plan { taps, images: (COLUMNS / row).clamp(1, s.batch) }
+        let most = COLUMNS.max(s.outputs.saturating_mul(s.depth()));
+        Plan { taps, images: (most / row).clamp(1, s.batch) }
     }
 
     /// Rows of the matrix of columns.
@@ -64,6 +70,13 @@ impl Plan {
 
     /// The columns (depth, places, images) of a block's elements (inputs, space, images).
     fn columns<T: Compute>(&self, s: &Sizes, x: &[T], n: usize, columns: &mut [T]) {
+        if n == 1 {
+            let rows = x.chunks(s.space).flat_map(|plane| self.taps.iter().map(move |(_, places)| (plane, places)));
+            for (to, (plane, places)) in columns.chunks_mut(s.area).zip(rows) {
+                to.iter_mut().zip(places).for_each(|(o, at)| *o = at.map_or(T::of(0.0), |at| plane[at]));
+            }
+            return;
+        }
         let mut rows = columns.chunks_mut(n);
         for plane in x.chunks(s.space * n) {
             for at in self.taps.iter().flat_map(|(_, places)| places) {
@@ -78,6 +91,16 @@ impl Plan {
 
     /// Adds columns to the elements that they were made of.
     fn add<T: Compute>(&self, s: &Sizes, columns: &[T], n: usize, x: &mut [T]) {
+        if n == 1 {
+            let mut rows = columns.chunks(s.area);
+            for plane in x.chunks_mut(s.space) {
+                for ((_, places), from) in self.taps.iter().zip(&mut rows) {
+                    let met = places.iter().zip(from).filter_map(|(at, &y)| at.map(|at| (at, y)));
+                    met.for_each(|(at, y)| plane[at] = plane[at] + y);
+                }
+            }
+            return;
+        }
         let mut rows = columns.chunks(n);
         for plane in x.chunks_mut(s.space * n) {
             for at in self.taps.iter().flat_map(|(_, places)| places) {

@@ -52,7 +52,7 @@ fn conv_as<T: Float + Compute + Tiles>(op: &ConvOp, inputs: &[&CpuArray], out: &
             let guard = bias.as_ref().map(|b| b.read::<T>());
             let bias = bias.as_ref().zip(guard.as_ref()).map(|(b, guard)| b.slice(guard));
             CpuArray::build(&out.shape, |out| {
-                if few_places::suits(&s) {
+                if few_places::suits_forward(&s) {
                     few_places::forward(&s, x, y, bias, out);
                     return Ok(());
                 }

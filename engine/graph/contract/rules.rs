@@ -241,6 +241,7 @@ fn reduces(op: &ReduceOp, x: &Info, how: &Reduction, out: &Info) -> bool {
     let filled = how.axes.iter().all(|&axis| x.shape.get(axis).is_some_and(|&n| n > 0));
     match op {
         ReduceOp::Sum | ReduceOp::Prod => x.dtype == out.dtype,
+        ReduceOp::SumOfSquares => x.dtype == out.dtype && out.dtype.is_float(),
         ReduceOp::Max | ReduceOp::Min => x.dtype == out.dtype && filled,
         ReduceOp::Any | ReduceOp::All => matches!(out.dtype, DType::Bool | DType::U8),
         ReduceOp::ArgMax | ReduceOp::ArgMin => out.dtype == DType::I64 && filled && how.axes.len() <= 1,
@@ -496,6 +497,17 @@ fn layers(op: &NnOp, x: &[&Info], out: &Info) -> Option<bool> {
             let (rows, columns) = lead(&out.shape, 1)?;
             let table = weight.shape.len() == 2 && weight.shape[1] == columns[0];
             !sparse && table && index.dtype == DType::I64 && index.shape[..] == *rows && weight.dtype == out.dtype
+        }
+        NnOp::EmbeddingSum { sparse, .. } => {
+            let [weight, index, factors @ ..] = x else { return None };
+            let ((bags, columns), (given, _)) = (lead(&out.shape, 1)?, lead(&index.shape, 1)?);
+            let table = weight.shape.len() == 2 && weight.shape[1] == columns[0] && weight.dtype == out.dtype;
+            let factors_fit = match factors {
+                [] => true,
+                [f] => f.shape == index.shape && f.dtype == out.dtype,
+                _ => false,
+            };
+            !sparse && table && index.dtype == DType::I64 && bags == given && factors_fit && out.dtype.is_float()
         }
         NnOp::Attention { .. } => {
             let [q, k, v, mask @ ..] = x else { return None };

@@ -109,6 +109,7 @@ fn reduce(op: &ReduceOp, how: &Reduction, x: &Tensor, meta: &Meta) -> Result<Opt
     let largest = |x: &Tensor| if axes.is_empty() { Ok(x.clone()) } else { x.amax(Some(&axes), keep) };
     let made = match op {
         ReduceOp::Sum | ReduceOp::Max => return Ok(None),
+        ReduceOp::SumOfSquares => total(&(x * x)?)?,
         ReduceOp::Min if dtype.is_float() => neg(&largest(&neg(x)?)?)?,
         ReduceOp::Prod if dtype.is_float() => {
             // The product of the sizes, negative where the count of negative factors is odd.
@@ -362,6 +363,15 @@ fn layer(op: &NnOp, x: &[Tensor]) -> Result<Option<Tensor>> {
             let at = positions(weight.shape()[0], ndim, ndim + 1, weight, dtype)?;
             let here = equal(&index.cast(dtype)?.unsqueeze(-1)?, &at, dtype)?;
             matmul_last(&here, weight)?
+        }
+        (NnOp::EmbeddingSum { scale, sparse: false }, [weight, index, factors @ ..]) => {
+            let op = NnOp::Embedding { padding: None, sparse: false };
+            let Some(rows) = layer(&op, &[weight.clone(), index.clone()])? else { return Ok(None) };
+            let rows = match factors {
+                [f] => (&rows * &f.unsqueeze(-1)?)?,
+                _ => rows,
+            };
+            (&rows.sum(Some(&[-2]), false, None)? * *scale)?
         }
         (NnOp::Attention { causal: false, scale }, [q, k, v]) if q.shape()[1] == k.shape()[1] => {
             let scores = (&matmul(q, &k.transpose(-1, -2)?)? * *scale)?;

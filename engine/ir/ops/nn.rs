@@ -298,6 +298,26 @@ macro_rules! nn_ops {
                 "assert_close(embedding(&tensor([1, 0])?, &weight, None, false)?, [[3.0, 4.0], [1.0, 2.0]]);",
             ],
         }
+        /// `scale` times the sum of the rows of `weight` (count, size) at the indices of `input` (…, length), each times
+        /// its factor in `factors` (…, length): shape (…, size). With `sparse` the gradient holds the rows that were
+        /// looked up, and no others.
+        function embedding_sum(
+            input: Tensor, weight: Tensor, factors: OptTensor = None; scale: Float = 1.0, sparse: Bool = false
+        ) -> Tensor {
+            dtypes: FLOAT, result: Same,
+            primitive: EmbeddingSum { scale: f64, sparse: bool }, saves: Rest,
+            gradient: |c, g| all embedding_sum_gradient(c, g, *scale, *sparse),
+            run: embedding_sum_body, torch: "-",
+            samples: [
+                "I(0, 5, 2, 3), N(5, 4)", "I(0, 5, 2, 3), N(5, 4), FIXED(N(2, 3)), scale=0.5",
+                "I(0, 4, 2, 3, 2), N(4, 3)",
+            ],
+            example: [
+                "let weight = tensor([[1.0, 2.0], [3.0, 4.0]])?;",
+                "let made = embedding_sum(&tensor([[1, 0], [1, 1]])?, &weight, None, 0.5, false)?;",
+                "assert_close(made, [[2.0, 3.0], [3.0, 4.0]]);",
+            ],
+        }
         /// One-hot vectors (int64) of indices (int64): `num_classes` elements; -1 takes the largest index plus one,
         /// which evaluates.
         function one_hot(input: Tensor, num_classes: Int = -1) -> Tensor {

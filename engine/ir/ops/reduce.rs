@@ -29,6 +29,18 @@ macro_rules! reduce_ops {
                 "assert_close(x.sum(Some(&[0]), true, None)?, [[4.0, 6.0]]);",
             ],
         }
+        /// The sum of the squares over `dim` (all by default), in one pass: what norms are the roots of.
+        function sum_of_squares(input: Tensor, dim: OptDims = None, keepdim: Bool = false) -> Tensor {
+            amp: FullGpu, dtypes: FLOAT, result: Same,
+            primitive: SumOfSquares, saves: Inputs,
+            gradient: |c, g| [(c.spread(g)? * &c.x(0)?)? * 2.0],
+            run: sum_of_squares_body, torch: "-",
+            samples: ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), (0, -1), keepdim=True", "N(0, 3), 0", "N()"],
+            example: [
+                "let x = tensor([[3.0, 4.0], [1.0, 2.0]])?;",
+                "assert_close(sum_of_squares(&x, Some(&[1]), false)?, [25.0, 5.0]);",
+            ],
+        }
         /// The product over one dimension (all by default); integers and `bool` multiply in int64. Empty products are
         /// 1. A part of the product that overflows, or vanishes, stays so; parts are taken in the order of the
         /// elements.

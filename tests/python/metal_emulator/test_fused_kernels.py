@@ -11,6 +11,7 @@ import pytest
 from lucid import nn
 
 from tests.python.metal_emulator.test_engine_kernels import LANGUAGES, emulated
+from tests.python.parity.compile.test_fused_parity import CURVES
 
 pytestmark = pytest.mark.usefixtures("compiler")
 
@@ -65,6 +66,21 @@ def test_special_numbers(language: str) -> None:
         ]
 
     compiled(language, program, numbers((70,), 2, True), numbers((70,), 3, True))
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_activations_and_their_gradients(language: str) -> None:
+    def program(x: lucid.Tensor, g: lucid.Tensor) -> list[lucid.Tensor]:
+        made = []
+        for name, *parameters in CURVES:
+            if name not in ("elu", "softplus", "logsigmoid", "mish", "nan_to_num"):
+                made.append(lucid._C.elementwise(x * 1.0, name, *parameters))
+            if name not in ("mish", "nan_to_num"):
+                made.append(lucid._C.elementwise_gradient(g * 1.0, x, name, *parameters))
+        return made
+
+    for special in (False, True):
+        compiled(language, program, numbers((70,), 8, special), numbers((70,), 9))
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

@@ -81,7 +81,7 @@ def ctc_loss(
     targets = targets.narrow(1, 0, longest).to(device)
     in_length, out_length = (lucid.tensor(n, device=device) for n in (ins, outs))
     with _C._Step("ctc_loss"):
-        loss = _ctc(log_probs, targets, in_length, out_length, blank, zero_infinity)
+        loss = _ctc(log_probs, targets, (ins, in_length), out_length, blank, zero_infinity)
     if zero_infinity:
         loss = loss.where(loss.detach() != math.inf, 0.0)
     if alone and reduction == "none":
@@ -90,10 +90,15 @@ def ctc_loss(
 
 
 def _ctc(
-    log_probs: Tensor, targets: Tensor, in_length: Tensor, out_length: Tensor, blank: int, zero_infinity: bool
+    log_probs: Tensor,
+    targets: Tensor,
+    in_lengths: tuple[list[int], Tensor],
+    out_length: Tensor,
+    blank: int,
+    zero_infinity: bool,
 ) -> Tensor:
     """The loss of each sequence, of padded targets; with `zero_infinity` infinite ones have no gradient."""
-    steps, count, _ = log_probs.shape
+    (steps, count, _), (ins, in_length) = log_probs.shape, in_lengths
     device, longest = log_probs.device, targets.shape[1]
     # Labels with blanks around them, and where a step may skip the blank between two.
     used = lucid.arange(longest, device=device) < out_length.unsqueeze(1)
@@ -111,16 +116,16 @@ def _ctc(
         alpha = lucid.full([count, width], 0.0, dtype=found.dtype, device=device)
         loss = lucid.where(out_length == 0, alpha[:, 0], math.inf)
     else:
-        alpha = found[0].masked_fill(start.logical_not() | (in_length == 0).unsqueeze(1), _NEVER)
+        closed = start.logical_not() | (in_length == 0).unsqueeze(1)
+        alpha = found[0].masked_fill(closed, _NEVER)
+        # What may not be skipped over is as good as out of reach.
+        toll = lucid.zeros_like(found[0]).masked_fill(skips.logical_not(), _NEVER)
+        ragged = None if ins.count(steps) == count else in_length.unsqueeze(1)
         for t in range(1, steps):
-            one = lucid.constant_pad_nd(alpha, [1, 0], _NEVER).narrow(1, 0, width)
-            two = (
-                lucid.constant_pad_nd(alpha, [2, 0], _NEVER)
-                .narrow(1, 0, width)
-                .masked_fill(skips.logical_not(), _NEVER)
-            )
-            step = lucid.stack([alpha, one, two]).logsumexp(0) + found[t]
-            alpha = lucid.where((in_length > t).unsqueeze(1), step, alpha)
+            wide = lucid.constant_pad_nd(alpha, [2, 0], _NEVER)
+            one, two = wide.narrow(1, 1, width), wide.narrow(1, 0, width) + toll
+            step = lucid.logaddexp(lucid.logaddexp(alpha, one), two) + found[t]
+            alpha = step if ragged is None else lucid.where(ragged > t, step, alpha)
         ends = lucid.stack([2 * out_length, (2 * out_length - 1).clamp(min=0)], 1)
         last = alpha.gather(1, ends)
         # A target without labels ends in one place only.

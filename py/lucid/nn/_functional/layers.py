@@ -397,6 +397,23 @@ def _of_bags(rows: Tensor, counted: Tensor | None, mode: str) -> Tensor:
     return made if mode == "sum" else made / counted.sum(1).clamp(min=1).to(made.dtype)
 
 
+def _sums_of_bags(
+    flat: Tensor, weight: Tensor, lengths: set[int], factors: Tensor | None, mode: str, sparse: bool
+) -> Tensor | None:
+    """Sums or means of bags of `weight`'s rows, all of one length, in one pass; `None` for others."""
+    if len(lengths) != 1 or lengths == {0}:
+        return None
+    (length,) = lengths
+    index = flat.reshape([flat.shape[0] // length, length])
+    factors = None if factors is None else factors.reshape(index.shape)
+    scale = 1 / length if mode == "mean" else 1.0
+    try:
+        made: Tensor = _C.embedding_sum(index, weight, factors, scale=scale, sparse=sparse)
+        return made
+    except errors.IndexError as error:
+        raise errors.RuntimeError(f"embedding_bag: {error}, which is not in the valid range") from None
+
+
 @step("embedding_bag")
 def embedding_bag(
     input: Tensor,
@@ -509,6 +526,12 @@ def embedding_bag(
     ends = [*starts[1:], total] if starts else []
     if max_norm is not None:
         _renormed(weight, flat, max_norm, norm_type)
+    if padding_idx is None and mode != "max" and not scale_grad_by_freq and weight.is_floating_point():
+        alike = _sums_of_bags(
+            flat, weight, {end - start for start, end in zip(starts, ends, strict=True)}, factors, mode, sparse
+        )
+        if alike is not None:
+            return alike
     try:
         rows: Tensor = _C.embedding(flat, weight, padding_idx, sparse=sparse)
     except errors.IndexError as error:

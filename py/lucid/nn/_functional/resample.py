@@ -148,6 +148,30 @@ def grid_sample(
         return _sampled(input, grid, mode, padding_mode, bool(align_corners))
 
 
+def _of_corners(input: Tensor, coords: list[Tensor], targets: list[int]) -> Tensor:
+    """Linear interpolation at fixed coordinates, (N, points) in each dimension: weighted sums of the corners."""
+    n, (count, channels), space = len(coords), input.shape[:2], list(input.shape[2:])
+    corners: list[tuple[Tensor, Tensor]] = []
+    for c, size in zip(coords, space, strict=True):
+        low = c.detach().floor()
+        part, sides = c.detach() - low, []
+        for place, weight in ((low, 1 - part), (low + 1, part)):
+            held = place.clamp(0, size - 1)
+            # Outside nothing counts.
+            sides.append((held.to(lucid.int64), weight.masked_fill(place != held, 0.0)))
+        if not corners:
+            corners = sides
+            continue
+        corners = [(at * size + index, factor * weight) for at, factor in corners for index, weight in sides]
+    batch = lucid.arange(count, device=input.device).unsqueeze(1) * math.prod(space)
+    index = lucid.stack([at + batch for at, _ in corners], 2)
+    factors = lucid.stack([factor for _, factor in corners], 2)
+    table = input.permute([0, *range(2, n + 2), 1]).reshape([count * math.prod(space), channels])
+    made: Tensor = _C.embedding_sum(index, table, factors)
+    rows = made.permute([0, 2, 1]).contiguous().reshape([count, channels, *targets])
+    return rows._result_of(input, True)
+
+
 def _sampled(input: Tensor, grid: Tensor, mode: str, padding_mode: str, align: bool) -> Tensor:
     n = input.dim() - 2
     count, channels = input.shape[:2]
@@ -182,6 +206,8 @@ def _sampled(input: Tensor, grid: Tensor, mode: str, padding_mode: str, align: b
         if grid.requires_grad:
             # Steps have no slope, but a gradient: zeros, as in PyTorch.
             made = lucid.where(made.new_zeros((), dtype=lucid.bool), grid.sum().to(made.dtype), made)
+    elif mode == "bilinear" and not (grid.requires_grad and lucid.is_grad_enabled()):
+        return _of_corners(input, coords, targets)
     elif mode == "bilinear":
         lows = [c.detach().floor() for c in coords]
         made = None

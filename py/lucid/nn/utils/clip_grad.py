@@ -8,7 +8,7 @@ from types import GeneratorType
 from typing import Any
 
 import lucid
-from lucid import Tensor, errors
+from lucid import _C, Tensor, errors
 from lucid._public_names import named
 from lucid._warnings import warn
 
@@ -51,6 +51,10 @@ def get_total_norm(
         return lucid.tensor(0.0)
     home = found[0].device
 
+    def squares(t: Tensor) -> Tensor:
+        made: Tensor = _C.sum_of_squares(t) if t.is_floating_point() else t.abs().square().sum()
+        return made
+
     def one(t: Tensor) -> Tensor:
         if norm_type == math.inf:
             return t.abs().max()
@@ -59,10 +63,14 @@ def get_total_norm(
         if norm_type == 0:
             return (t != 0).sum().to(t.dtype)
         if norm_type == 2:
-            return t.square().sum().sqrt()
+            return squares(t).sqrt()
         return t.abs().pow(norm_type).sum().pow(1.0 / norm_type)
 
-    total = one(lucid.stack([one(t).to(home) for t in found]))
+    if norm_type == 2 and all(t.dtype == lucid.float32 for t in found):
+        # What each root would be squared again for.
+        total = lucid.stack([squares(t).to(home) for t in found]).sum().sqrt()
+    else:
+        total = one(lucid.stack([one(t).to(home) for t in found]))
     if error_if_nonfinite and not math.isfinite(total.item()):
         raise errors.RuntimeError(
             f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it cannot be "
@@ -92,10 +100,16 @@ def clip_grads_with_norm_(
         tensor([1.0000])
     """
     scale = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
+    scales = {scale.device: scale}
     with lucid.no_grad():
         for p in _listed(parameters):
-            if p.grad is not None:
-                p.grad.detach().mul_(scale.to(p.grad.device))
+            grad = p.grad
+            if grad is None:
+                continue
+            device = grad.device
+            if device not in scales:
+                scales[device] = scale.to(device)
+            (grad.detach() if grad.requires_grad else grad).mul_(scales[device])
 
 
 @named

@@ -328,3 +328,45 @@ def test_gradients_are_nobody_elses() -> None:
     kept = first.clone()
     first.zero_()
     assert lucid.equal(lucid.autograd.grad(y, x)[0], kept)
+
+
+#: Functions of one element with their numbers, as `elementwise` takes them.
+CURVES: list[tuple[str, float, float, float]] = [
+    ("leaky_relu", 0.1, 0.0, 0.0),
+    ("elu", 0.7, 1.5, 0.8),
+    ("softplus", 2.0, 1.5, 0.5),
+    ("hardtanh", -0.7, 0.6, 0.0),
+    ("clamp", -0.7, 0.6, 0.0),
+    ("clamp", math.nan, 0.6, 0.0),
+    ("clamp", 0.6, math.nan, 0.0),
+    ("hardswish", 0.0, 0.0, 0.0),
+    ("hardsigmoid", 0.0, 0.0, 0.0),
+    ("logsigmoid", 0.0, 0.0, 0.0),
+    ("mish", 0.0, 0.0, 0.0),
+    ("silu", 0.0, 0.0, 0.0),
+    ("sigmoid_result", 0.0, 0.0, 0.0),
+    ("tanh_result", 0.0, 0.0, 0.0),
+    ("huber", 0.6, 0.0, 0.0),
+    ("smooth_l1", 0.6, 0.0, 0.0),
+    ("threshold", 0.2, 3.0, 0.0),
+    ("hardshrink", 0.4, 0.0, 0.0),
+    ("softshrink", 0.4, 0.0, 0.0),
+    ("nan_to_num", 1.0, 2.0, 3.0),
+]
+
+
+def test_activations_and_their_gradients_are_one_kernel() -> None:
+    x, g = numbers(3, 500, seed=21), numbers(3, 500, seed=22)
+    for name, *parameters in CURVES:
+
+        def program(
+            x: lucid.Tensor, g: lucid.Tensor, name: str = name, parameters: list[float] = parameters
+        ) -> list[lucid.Tensor]:
+            y = lucid._C.elementwise(x * 1.5, name, *parameters)
+            return [y + 1.0, lucid._C.elementwise_gradient(g + y, x * 1.5, name, *parameters) * 2.0]
+
+        compare(program, x, g)
+        with fusing(True):
+            f = lucid.compile(program, fullgraph=True)
+            f(x, g)
+        assert [len(group) for group in kernels(f)] == [6], name
