@@ -142,8 +142,8 @@ macro_rules! loss_ops {
                 r#"assert_close(binary_cross_entropy_with_logits(&logits, &target, None, "none", None)?, [0.69315, 1000.0]);"#,
             ],
         }
-        /// `(1 - target) input + log(1 + e^-input)` of each element: [`binary_cross_entropy_with_logits`] without weights, before it
-        /// is reduced. Both have one shape.
+        /// `(1 - target) input + log(1 + e^-input)` of each element: [`binary_cross_entropy_with_logits`] without
+        /// weights, before it is reduced. Both have one shape.
         function bce_logits_terms(input: Tensor, target: Tensor) -> Tensor {
             amp: Own, dtypes: FLOAT, result: Same,
             primitive: BceLogits, saves: Inputs,

@@ -209,17 +209,22 @@ macro_rules! nn_ops {
                 "assert_close(gelu_gradient(&tensor([1.0, 1.0])?, &tensor([0.0, 1.0])?, false)?, [0.5, 1.08332]);",
             ],
         }
-        /// A function of each element, by name, with its numbers: what activations and losses are made of. `"huber"` with `a = 1`
-        /// is `x² / 2` where `|x| < 1` and `|x| - ½` elsewhere, and so on for each name that the error of an unknown one lists.
-        function elementwise(input: Tensor, function: Text, a: Float = 0.0, b: Float = 0.0, c: Float = 0.0) -> Tensor {
+        /// A function of each element, by name, with its numbers: what activations and losses are made of. `"huber"`
+        /// with `a = 1` is `x² / 2` where `|x| < 1` and `|x| - ½` elsewhere, and so on for each name that the error of an
+        /// unknown one lists.
+        function elementwise(
+            input: Tensor, function: Text, a: Float = 0.0, b: Float = 0.0, c: Float = 0.0
+        ) -> Tensor {
             amp: Own, dtypes: FLOAT, result: Same,
             primitive: Elementwise { f: ElementFn, numbers: [f64; 3] }, saves: Inputs,
             gradient: |c, g| [element_first(c, g, *f, *numbers)],
             run: elementwise_body, torch: "-",
             samples: [
-                "N(3, 4), 'leaky_relu', 0.1", "N(3, 4), 'elu', 0.7, 1.5, 0.8", "N(3, 4), 'softplus', 2.0, 1.5, 0.5", "N(3, 4), 'hardtanh', -0.7, 0.6",
-                "N(3, 4), 'clamp', -0.7, 0.6", "N(3, 4), 'hardswish'", "N(3, 4), 'hardsigmoid'", "N(3, 4), 'logsigmoid'", "N(3, 4), 'mish'", "N(3, 4), 'silu'",
-                "N(3, 4), 'huber', 0.6", "N(3, 4), 'smooth_l1', 0.6", "N(3, 4), 'threshold', 0.2, 3.0", "N(3, 4), 'hardshrink', 0.4",
+                "N(3, 4), 'leaky_relu', 0.1", "N(3, 4), 'elu', 0.7, 1.5, 0.8",
+                "N(3, 4), 'softplus', 2.0, 1.5, 0.5", "N(3, 4), 'hardtanh', -0.7, 0.6",
+                "N(3, 4), 'clamp', -0.7, 0.6", "N(3, 4), 'hardswish'", "N(3, 4), 'hardsigmoid'",
+                "N(3, 4), 'logsigmoid'", "N(3, 4), 'mish'", "N(3, 4), 'silu'", "N(3, 4), 'huber', 0.6",
+                "N(3, 4), 'smooth_l1', 0.6", "N(3, 4), 'threshold', 0.2, 3.0", "N(3, 4), 'hardshrink', 0.4",
                 "N(3, 4), 'softshrink', 0.4", "N(3, 4), 'nan_to_num', 1.0, 2.0, 3.0",
             ],
             example: [
@@ -227,7 +232,9 @@ macro_rules! nn_ops {
             ],
         }
         /// What goes back through [`elementwise`] from `grad`: `grad` times the derivative at `input`.
-        function elementwise_gradient(grad: Tensor, input: Tensor, function: Text, a: Float = 0.0, b: Float = 0.0, c: Float = 0.0) -> Tensor {
+        function elementwise_gradient(
+            grad: Tensor, input: Tensor, function: Text, a: Float = 0.0, b: Float = 0.0, c: Float = 0.0
+        ) -> Tensor {
             amp: Own, dtypes: FLOAT, result: Same,
             primitive: ElementwiseGradient { f: ElementFn, numbers: [f64; 3] }, saves: Inputs,
             gradient: |c, v| [
@@ -236,12 +243,15 @@ macro_rules! nn_ops {
             ],
             run: elementwise_gradient_body, torch: "-",
             samples: [
-                "N(3, 4), N(3, 4), 'leaky_relu', 0.1", "N(3, 4), N(3, 4), 'elu', 0.7, 1.5, 0.8", "N(3, 4), N(3, 4), 'softplus', 2.0, 1.5, 0.5",
-                "N(3, 4), N(3, 4), 'hardswish'", "N(3, 4), N(3, 4), 'logsigmoid'", "N(3, 4), N(3, 4), 'mish'", "N(3, 4), N(3, 4), 'silu'",
-                "N(3, 4), U(3, 4), 'sigmoid_result'", "N(3, 4), U(3, 4), 'tanh_result'", "N(3, 4), N(3, 4), 'huber', 0.6", "N(3, 4), N(3, 4), 'smooth_l1', 0.6",
+                "N(3, 4), N(3, 4), 'leaky_relu', 0.1", "N(3, 4), N(3, 4), 'elu', 0.7, 1.5, 0.8",
+                "N(3, 4), N(3, 4), 'softplus', 2.0, 1.5, 0.5", "N(3, 4), N(3, 4), 'hardswish'",
+                "N(3, 4), N(3, 4), 'logsigmoid'", "N(3, 4), N(3, 4), 'mish'", "N(3, 4), N(3, 4), 'silu'",
+                "N(3, 4), U(3, 4), 'sigmoid_result'", "N(3, 4), U(3, 4), 'tanh_result'",
+                "N(3, 4), N(3, 4), 'huber', 0.6", "N(3, 4), N(3, 4), 'smooth_l1', 0.6",
             ],
             example: [
-                r#"let made = elementwise_gradient(&tensor([1.0, 1.0])?, &tensor([0.5, -3.0])?, "huber", 1.0, 0.0, 0.0)?;"#,
+                r#"let x = tensor([0.5, -3.0])?;"#,
+                r#"let made = elementwise_gradient(&tensor([1.0, 1.0])?, &x, "huber", 1.0, 0.0, 0.0)?;"#,
                 "assert_close(made, [0.5, -1.0]);",
             ],
         }
