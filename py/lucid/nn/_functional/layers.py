@@ -8,6 +8,7 @@ from typing import Any
 import lucid
 from lucid import _C, Tensor, errors
 from lucid._warnings import warn
+from lucid.nn._functional.bags import of_bags, sums_of_bags
 from lucid.nn._functional.step import step
 
 __all__ = [
@@ -385,35 +386,6 @@ def embedding(
     return _by_frequency(made, input, weight.shape[0]) if scale_grad_by_freq else made
 
 
-def _of_bags(rows: Tensor, counted: Tensor | None, mode: str) -> Tensor:
-    """The sums, means or maxima of (bags, length, size) over the length, of what is `counted` (bags, length, 1)."""
-    if mode == "max":
-        seen = rows if counted is None else rows.masked_fill(counted.logical_not(), -math.inf)
-        picked = rows.gather(1, seen.detach().argmax(1, keepdim=True)).squeeze(1)
-        return picked if counted is None else picked.masked_fill(counted.any(1).logical_not(), 0.0)
-    if counted is None:
-        return rows.sum(1) if mode == "sum" else rows.mean(1)
-    made = rows.masked_fill(counted.logical_not(), 0.0).sum(1)
-    return made if mode == "sum" else made / counted.sum(1).clamp(min=1).to(made.dtype)
-
-
-def _sums_of_bags(
-    flat: Tensor, weight: Tensor, lengths: set[int], factors: Tensor | None, mode: str, sparse: bool
-) -> Tensor | None:
-    """Sums or means of bags of `weight`'s rows, all of one length, in one pass; `None` for others."""
-    if len(lengths) != 1 or lengths == {0}:
-        return None
-    (length,) = lengths
-    index = flat.reshape([flat.shape[0] // length, length])
-    factors = None if factors is None else factors.reshape(index.shape)
-    scale = 1 / length if mode == "mean" else 1.0
-    try:
-        made: Tensor = _C.embedding_sum(index, weight, factors, scale=scale, sparse=sparse)
-        return made
-    except errors.IndexError as error:
-        raise errors.RuntimeError(f"embedding_bag: {error}, which is not in the valid range") from None
-
-
 @step("embedding_bag")
 def embedding_bag(
     input: Tensor,
@@ -527,7 +499,7 @@ def embedding_bag(
     if max_norm is not None:
         _renormed(weight, flat, max_norm, norm_type)
     if padding_idx is None and mode != "max" and not scale_grad_by_freq and weight.is_floating_point():
-        alike = _sums_of_bags(
+        alike = sums_of_bags(
             flat, weight, {end - start for start, end in zip(starts, ends, strict=True)}, factors, mode, sparse
         )
         if alike is not None:
@@ -544,8 +516,8 @@ def embedding_bag(
             rows = rows * factors.unsqueeze(1)
         found = rows.reshape([bags, length, -1])
         if padding_idx is None:
-            return _of_bags(found, None, mode)
-        return _of_bags(found, (input != padding_idx).unsqueeze(2), mode)
+            return of_bags(found, None, mode)
+        return of_bags(found, (input != padding_idx).unsqueeze(2), mode)
     counted = lucid.ones(total, device=device) if padding_idx is None else (flat != padding_idx).to(lucid.float32)
     if mode == "max":
         longest = max((b - a for a, b in zip(starts, ends, strict=True)), default=0)
