@@ -52,11 +52,18 @@ def modules() -> Iterator[Any]:
     import lucid
 
     yield lucid
-    for found in pkgutil.walk_packages(lucid.__path__, "lucid."):
-        hidden = any(part.startswith("_") for part in found.name.split("."))
-        if hidden or found.name.startswith(SKIPPED_MODULES):
+    yield from _below(lucid)
+
+
+def _below(package: Any) -> Iterator[Any]:
+    """The public modules below a package. What is left out is not imported either."""
+    for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        if found.name.rpartition(".")[2].startswith("_") or found.name.startswith(SKIPPED_MODULES):
             continue
-        yield importlib.import_module(found.name)
+        module = importlib.import_module(found.name)
+        yield module
+        if found.ispkg:
+            yield from _below(module)
 
 
 def public_callables() -> dict[str, Any]:
@@ -91,12 +98,17 @@ def public_callables() -> dict[str, Any]:
 
 
 def documentation(value: Any) -> str:
-    """The docstring of a callable; of a class its own, and that of `__init__`."""
+    """The docstring of a callable; of a class its own, and that of `__init__`; of an object its class's and
+    that of `__call__`."""
     if isinstance(value, type):
         own = value.__dict__.get("__doc__") or ""
         init = value.__dict__.get("__init__")
         return inspect.cleandoc(own) + "\n\n" + inspect.cleandoc(getattr(init, "__doc__", None) or "")
-    return inspect.cleandoc(getattr(value, "__doc__", None) or "")
+    own = inspect.cleandoc(getattr(value, "__doc__", None) or "")
+    call = vars(type(value)).get("__call__")
+    if inspect.isfunction(call) and not inspect.isfunction(value):
+        own += "\n\n" + inspect.cleandoc(call.__doc__ or "")
+    return own
 
 
 def parameters(value: Any) -> list[str]:
@@ -159,6 +171,9 @@ def returns_nothing(value: Any) -> bool:
 def raises(value: Any) -> bool:
     """Does the callable's own source raise? What is written in Rust checks its arguments."""
     code = value.__dict__.get("__init__") if isinstance(value, type) else value
+    call = vars(type(value)).get("__call__")
+    if inspect.isfunction(call) and not isinstance(value, type):
+        code = call
     if not inspect.isfunction(code):
         return not isinstance(value, type)
     try:
@@ -198,12 +213,15 @@ def missing(value: Any) -> list[str]:
 def run_examples(found: dict[str, Any], report: Callable[[str], Any]) -> tuple[int, int]:
     """Runs the examples of the callables' docstrings. How many failed, and how many statements there were."""
     import lucid
+    from lucid.nn.modules import call as hooks
 
     parser = doctest.DocTestParser()
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     failed = statements = 0
     for name, value in found.items():
         lucid.manual_seed(0)
+        # A process has backward hooks of one kind for every module, even after they are removed.
+        hooks._every._is_full_backward_hook = None
         # As in a module's own doctests, its names are there; but those of `lucid` itself would hide Python's `float`.
         module = getattr(value, "__module__", None) or "lucid"
         names = {} if module in ("lucid", "lucid._C") else dict(vars(sys.modules[module]))

@@ -288,10 +288,10 @@ class Named:
         """Seeds the generator that all devices share; nothing where there is no such GPU.
 
         Args:
-            seed (int): the seed.
+            seed (int): where the sequence of random numbers starts, from -2**63 to 2**64 - 1.
 
         Raises:
-            RuntimeError: `device` is another device, or there is no such GPU.
+            RuntimeError: `seed` is out of that range.
 
         Example:
             >>> lucid.cuda.manual_seed(0)

@@ -74,7 +74,18 @@ def _wrap(fn: Callable[..., Any], i: int, args: tuple[Any, ...], error_file: str
 
 
 class ProcessContext:
-    """Processes that were started and not joined yet."""
+    """Processes that `start_processes(…, join=False)` has started; `join()` waits for them.
+
+    Args:
+        processes (list of Process): the processes, started.
+        error_files (list of str): for each process the path at which it writes the error that ended it.
+
+    Example:
+        >>> from lucid.multiprocessing import start_processes
+        >>> context = start_processes(print, nprocs=0, join=False)
+        >>> context.join()
+        True
+    """
 
     def __init__(self, processes: list[Any], error_files: list[str]) -> None:
         self.processes, self.error_files = processes, error_files
@@ -155,13 +166,28 @@ def start_processes(
     daemon: bool = False,
     start_method: str = "spawn",
 ) -> ProcessContext | None:
-    """Starts processes that each run `fn(i, *args)`; see `spawn`.
+    """Starts processes that each run `fn(i, *args)`, as `spawn`, by a method of choice.
 
     Args:
-        start_method: `"spawn"` or `"forkserver"`. After a fork MLX hangs, so `"fork"` is refused.
+        fn (callable): a function at the top level of a module, which the new processes import.
+        args (tuple, optional): further arguments; tensors of the CPU device are shared, not copied. Default: none.
+        nprocs (int, optional): the number of processes. Default: 1.
+        join (bool, optional): whether to wait for them. Default: True.
+        daemon (bool, optional): whether they are ended with this process. Default: False.
+        start_method (str, optional): `"spawn"` or `"forkserver"`; MLX hangs after a fork. Default: `"spawn"`.
+
+    Returns:
+        ProcessContext or None: the processes with `join=False`, else None.
 
     Raises:
-        ValueError: `"fork"`, or another method.
+        ValueError: `"fork"` or another method, or a number of processes that is no int of at least 0.
+        TypeError: `fn` cannot be called.
+        ProcessRaisedException: with `join=True`, `fn` raised an error in a process.
+        ProcessExitedException: with `join=True`, a process ended by itself or by a signal.
+
+    Example:
+        >>> from lucid.multiprocessing import start_processes
+        >>> start_processes(print, args=("is the process's number",), nprocs=1, start_method="spawn")
     """
     if start_method not in ("spawn", "forkserver"):
         raise ValueError(
@@ -199,19 +225,24 @@ def spawn(
     """Starts processes that each run `fn(i, *args)`, with `i` from 0 to `nprocs - 1`.
 
     Args:
-        fn (Callable[..., Any]): a function at the top level of a module.
-        args (tuple[Any, ...], optional): further arguments; tensors of the CPU device are shared, not copied.
-        nprocs (int, default: 1): the number of processes.
-        join (bool, default: True): whether to wait for them.
-        daemon (bool, default: False): whether they end with this process.
-        start_method (str, default: "spawn"): `"spawn"`; another gives a warning, in PyTorch too.
+        fn (callable): a function at the top level of a module, which the new processes import.
+        args (tuple, optional): further arguments; tensors of the CPU device are shared, not copied. Default: none.
+        nprocs (int, optional): the number of processes. Default: 1.
+        join (bool, optional): whether to wait for them. Default: True.
+        daemon (bool, optional): whether they are ended with this process. Default: False.
+        start_method (str, optional): `"spawn"`; another gives a warning, in PyTorch too.
 
     Returns:
-        `None`, or without `join` a `ProcessContext`.
+        ProcessContext or None: the processes with `join=False`, else None.
 
     Raises:
-        ProcessRaisedException: the function raised an error.
+        ProcessRaisedException: `fn` raised an error in a process; the message has its traceback.
         ProcessExitedException: a process ended by itself or by a signal.
+
+    Example:
+        >>> import operator
+        >>> from lucid.multiprocessing import spawn
+        >>> spawn(operator.add, args=(1,), nprocs=1)  # runs operator.add(0, 1) in another process
     """
     if start_method != "spawn":
         warnings.warn(

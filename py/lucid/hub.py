@@ -75,15 +75,24 @@ def download_url_to_file(url: str, dst: str, hash_prefix: str | None = None, pro
     """Fetches a file.
 
     Args:
-        url (str): of the schemes `http`, `https`, `file`.
-        dst (str): where it is written; replaced in one step once all is there.
-        hash_prefix (str, optional): the first digits of the SHA-256 of its bytes, in hexadecimal; `None` to check
-            nothing.
-        progress (bool, default: True): whether to show a bar on stderr (with `tqdm`, where it is installed).
+        url (str): of the schemes `http`, `https` and `file`.
+        dst (str): the path to write to; replaced in one step once all is there.
+        hash_prefix (str, optional): the first hexadecimal digits of the SHA-256 of its bytes. Default: None, not
+            checked.
+        progress (bool, optional): whether to show a bar on stderr (with `tqdm`, where it is installed). Default: True.
 
     Raises:
         RuntimeError: the hash differs; nothing is written.
         URLError: it cannot be fetched.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     source = pathlib.Path(folder, "weights.bin")
+        ...     _ = source.write_bytes(b"1234")
+        ...     lucid.hub.download_url_to_file(source.as_uri(), f"{folder}/copy.bin", progress=False)
+        ...     pathlib.Path(folder, "copy.bin").read_bytes()
+        b'1234'
     """
     dst = os.path.expanduser(dst)
     sha, written = hashlib.sha256(), 0
@@ -133,20 +142,28 @@ def load_state_dict_from_url(
 
     Args:
         url (str): of the file; a ZIP file with one file in it is unpacked.
-        model_dir (str, optional): the folder of the cache; by default `get_dir()` and `checkpoints`.
-        map_location (object, optional): see `lucid.load`.
-        progress (bool, default: True): whether to show a bar.
-        check_hash (bool, default: False): whether the name must end in `-` and eight or more digits of the
-            SHA-256, which are checked.
-        file_name (str, optional): the name in the cache; by default the URL's.
-        weights_only (bool, default: True): see `lucid.load`. `True` here, `False` in PyTorch.
+        model_dir (str, optional): the folder of the cache. Default: `checkpoints` in `get_dir()`.
+        map_location (device, str, dict or callable, optional): where tensors go, as `lucid.load` takes it.
+        progress (bool, optional): whether to show a bar on stderr. Default: True.
+        check_hash (bool, optional): whether the file's name ends in `-` and at least eight digits of its SHA-256, which
+            are checked. Default: False.
+        file_name (str, optional): the name in the cache. Default: the URL's last part.
+        weights_only (bool, optional): whether only tensors and plain values are read. Default: True; False in PyTorch.
 
     Returns:
-        The object in the file.
+        object: what the file holds, such as a state dict.
 
     Raises:
         RuntimeError: the hash differs, or `check_hash` and the name has none.
         URLError: it cannot be fetched.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     lucid.save({"weight": lucid.ones(2)}, f"{folder}/net.pt")
+        ...     url = pathlib.Path(folder, "net.pt").as_uri()
+        ...     lucid.hub.load_state_dict_from_url(url, f"{folder}/cache", progress=False)
+        {'weight': tensor([1., 1.])}
     """
     import lucid
 
@@ -287,24 +304,31 @@ def list(
     *,
     source: str = "github",
 ) -> builtins.list[str]:
-    """Lists the models of a repository.
+    r"""Lists the models of a repository.
 
     Args:
-        github (str): `owner/repo[:ref]`; with `source="local"` a folder.
-        force_reload (bool, default: False): whether to fetch it again.
-        skip_validation (bool, default: False): for PyTorch's sake; GitHub itself says whether the reference is
-            there.
-        trust_repo (object, optional): `True`, `False` (asks), `None` (warns) or `"check"` (asks what is not
-            trusted yet).
-        verbose (bool, default: True): whether to say on stderr what is fetched.
-        source (str, default: "github"): `"github"` or `"local"`.
+        github (str): `owner/repo[:ref]` of GitHub; with `source="local"` a folder.
+        force_reload (bool, optional): whether to fetch the repository again. Default: False.
+        skip_validation (bool, optional): accepted; GitHub itself says whether the reference is there.
+        trust_repo (bool or str, optional): True, False (asks), None (warns) or `"check"` (asks about what is not
+            trusted yet). Default: None.
+        verbose (bool, optional): whether to say on stderr what is fetched. Default: True.
+        source (str, optional): `"github"` (the default) or `"local"`.
 
     Returns:
-        The names of the functions of `hubconf.py`.
+        list of str: the names of the functions of `hubconf.py`.
 
     Raises:
         FileNotFoundError: there is no `hubconf.py`.
         RuntimeError: a dependency is missing, or the repository is not trusted.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     text = "import lucid\n\ndef net(out):\n    return lucid.nn.Linear(4, out)\n"
+        ...     _ = pathlib.Path(folder, "hubconf.py").write_text(text)
+        ...     lucid.hub.list(folder, source="local")
+        ['net']
     """
     folder = _place(github, source, force_reload, trust_repo, verbose, skip_validation)
     module = _configuration(folder)
@@ -320,10 +344,29 @@ def help(
     *,
     source: str = "github",
 ) -> str | None:
-    """Returns the docstring of a model of a repository; the arguments are those of `list`, and the model's name.
+    r"""Gives the docstring of a model of a repository.
+
+    Args:
+        github (str): `owner/repo[:ref]` of GitHub; with `source="local"` a folder.
+        model (str): the name of a function of `hubconf.py`.
+        force_reload (bool, optional): whether to fetch the repository again. Default: False.
+        skip_validation (bool, optional): accepted; GitHub itself says whether the reference is there.
+        trust_repo (bool or str, optional): as of `list`. Default: None, it warns.
+        source (str, optional): `"github"` (the default) or `"local"`.
+
+    Returns:
+        str or None: the docstring; None where the function has none.
 
     Raises:
-        RuntimeError: there is no such model.
+        FileNotFoundError: there is no `hubconf.py`.
+        RuntimeError: there is no such model, a dependency is missing, or the repository is not trusted.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = pathlib.Path(folder, "hubconf.py").write_text('def net():\n    "One layer."\n')
+        ...     lucid.hub.help(folder, "net", source="local")
+        'One layer.'
     """
     folder = _place(github, source, force_reload, trust_repo, True, skip_validation)
     return _entry(_configuration(folder), model).__doc__
@@ -340,28 +383,37 @@ def load(
     skip_validation: bool = False,
     **kwargs: Any,
 ) -> Any:
-    """Builds a model of a repository. Its code runs: load only what you trust.
+    r"""Builds a model of a repository. Its code runs: load only what you trust.
 
     Differences from PyTorch: the repository's code imports `lucid`; one that imports `torch` gets PyTorch.
 
     Args:
-        repo_or_dir (str): `owner/repo[:ref]`; with `source="local"` a folder.
+        repo_or_dir (str): `owner/repo[:ref]` of GitHub; with `source="local"` a folder.
         model (str): the name of a function of `hubconf.py`.
-        *args (object): its arguments.
-        source (str, default: "github"): see `list`.
-        trust_repo (object, optional): see `list`.
-        force_reload (bool, default: False): see `list`.
-        verbose (bool, default: True): see `list`.
-        skip_validation (bool, default: False): see `list`.
-        **kwargs (object): its arguments.
+        args (object): positional arguments of that function.
+        source (str, optional): `"github"` (the default) or `"local"`.
+        trust_repo (bool or str, optional): True, False (asks), None (warns) or `"check"` (asks about what is not
+            trusted yet). Default: None.
+        force_reload (bool, optional): whether to fetch the repository again. Default: False.
+        verbose (bool, optional): whether to say on stderr what is fetched. Default: True.
+        skip_validation (bool, optional): accepted; GitHub itself says whether the reference is there.
+        kwargs (object): named arguments of that function.
 
     Returns:
-        What the function returns.
+        object: what the function returns, such as a module.
 
     Raises:
         FileNotFoundError: there is no `hubconf.py`.
         RuntimeError: there is no such model, a dependency is missing, or the repository is not trusted.
         ValueError: `source` or the name of the repository cannot be read.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     text = "import lucid\n\ndef net(out):\n    return lucid.nn.Linear(4, out)\n"
+        ...     _ = pathlib.Path(folder, "hubconf.py").write_text(text)
+        ...     lucid.hub.load(folder, "net", 2, source="local")
+        Linear(in_features=4, out_features=2, bias=True)
     """
     folder = _place(repo_or_dir, source, force_reload, trust_repo, verbose, skip_validation)
     return _entry(_configuration(folder), model)(*args, **kwargs)

@@ -68,7 +68,17 @@ def recommended_max_memory() -> int:
 
 
 class Event(_Event):
-    """A moment in the GPU's work: `lucid.Event` by Metal's name."""
+    """A moment in the GPU's work: `lucid.Event` by PyTorch's name for Metal.
+
+    Args:
+        enable_timing (bool, optional): whether `elapsed_time` can ask it. Default: False.
+
+    Example:
+        >>> if lucid.mps.is_available():
+        ...     start, end = lucid.mps.Event(True), lucid.mps.Event(True)
+        ...     start.record(); end.record()
+        ...     milliseconds = start.elapsed_time(end)
+    """
 
     _named = _MPS
 

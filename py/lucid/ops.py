@@ -88,6 +88,12 @@ def load_library(path: str | os.PathLike[str]) -> None:
 
     Raises:
         OSError: another library, which needs PyTorch. Define its ops with `lucid.library.custom_op`.
+
+    Example:
+        >>> lucid.ops.load_library("my_ops.so")
+        Traceback (most recent call last):
+        ...
+        lucid.errors.FileError: ops.load_library('my_ops.so'): a library that was compiled for PyTorch ...
     """
     file = Path(path)
     if file.parent.name == "torchvision" and file.name.split(".")[0] in _VISION:

@@ -195,10 +195,18 @@ def spdiags(diagonals: Tensor, offsets: Tensor, shape: Sequence[int], layout: lu
 
 
 class check_sparse_tensor_invariants(contextlib.ContextDecorator):
-    """Switches the checks of indices on or off, as a context, a decorator, or by its functions.
+    """Switches the checks of sparse tensors' indices on or off, as a `with` block, a decorator, or by methods.
 
-    Differs from PyTorch: the indices are checked in any case, so that nothing reads beyond a tensor; the state is kept
-    and told.
+    Differences from PyTorch: indices are checked in any case, so that nothing reads beyond a tensor; the switch is kept
+    and can be asked for.
+
+    Args:
+        enable (bool, optional): the switch within the block. Default: True.
+
+    Example:
+        >>> with lucid.sparse.check_sparse_tensor_invariants():
+        ...     lucid.sparse.check_sparse_tensor_invariants.is_enabled()
+        True
     """
 
     _on = False

@@ -17,11 +17,22 @@ class _Fields(NamedTuple):
 
 
 class GradientEdge(_Fields):
-    """Where a gradient goes: result `output_nr` of `node`.
+    """Names a result of a backward node, where a gradient arrives. `grad` and `backward` take it in place of a tensor.
 
-    `grad` and `backward` take it for an input or an output; unlike a tensor it does not keep the elements. As an output
-    without a weight it must be that of a tensor of one element and come from `get_gradient_edge`. `ownership_token` is
-    there as in PyTorch; here the node keeps all that it needs.
+    Unlike a tensor it does not keep the elements. As an output without a weight it must be that of a tensor of one
+    element, and come from `get_gradient_edge`.
+
+    Args:
+        node (Node): the backward node.
+        output_nr (int): which of the op's results, from 0.
+        ownership_token (object, optional): as in PyTorch; here the node keeps all that it needs.
+
+    Example:
+        >>> x = lucid.tensor([1.0, 2.0], requires_grad=True)
+        >>> y = x * 3
+        >>> edge = lucid.autograd.graph.GradientEdge(y.grad_fn, 0)
+        >>> lucid.autograd.grad(y.sum(), edge)
+        (tensor([1., 1.]),)
     """
 
     _like: Tensor | None = None

@@ -16,7 +16,19 @@ def is_built() -> bool:
 
 
 def is_macos_or_newer(major: int, minor: int) -> bool:
-    """Is this macOS of that version or a newer one?"""
+    """Tells whether this machine runs macOS, of a version or a newer one.
+
+    Args:
+        major (int): such as 14.
+        minor (int): such as 0.
+
+    Returns:
+        bool: False on other systems.
+
+    Example:
+        >>> lucid.backends.mps.is_macos_or_newer(1000, 0)
+        False
+    """
     if sys.platform != "darwin":
         return False
     found = [int(n) for n in platform.mac_ver()[0].split(".")[:2]]

@@ -61,18 +61,19 @@ def is_dynamo_compiling() -> bool:
 
 
 def explain(fn: Any, *args: Any, **kwargs: Any) -> Any:
-    """What a function is compiled to, and why it is not where it is not.
+    """Shows what a function is compiled to, and why a call is not one graph where it is not.
 
     Args:
-        fn: a function or module, compiled or not.
-        args, kwargs: a call of it, which is made. Without any, what a compiled function has recorded so far is
-        explained.
+        fn (callable): a function or module, compiled or not.
+        args (object): the positional arguments of a call, which is made and recorded. Without a call, what a compiled
+            function has recorded so far is explained.
+        kwargs (object): the named arguments of that call.
 
     Returns:
-        `graph_count`, `graph_break_count`, `break_reasons`, `op_count`, and `graphs`: per graph its text, its steps
-        with shapes, dtypes, bytes and FLOPs, its form in Graphviz's language and as a picture, what each pass changed
-        and the groups of element-wise steps. Its text shows all of it; `to_json()`, `to_html()` and `save(path)` give
-        it as JSON and as a self-contained page.
+        Explanation: `graph_count`, `graph_break_count`, `break_reasons`, `op_count`, and `graphs`: per graph its text,
+        its steps with shapes, dtypes, bytes and FLOPs, its form in Graphviz's language and as a picture, what each pass
+        changed and the groups of element-wise steps. Its text shows all of it; `to_json()`, `to_html()` and
+        `save(path)` give it as JSON and as a self-contained page.
 
     Example:
         >>> print(lucid.compiler.explain(lambda x: x.sum().item(), lucid.ones(2)).break_reasons)
@@ -94,10 +95,16 @@ def explain(fn: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def statistics(fn: Any = None) -> dict[str, Any]:
-    """Counts of calls, recordings, replays, calls as they are written, recompiles and reasons since the last `reset`.
+    """Counts calls, recordings, replays, uncompiled calls and recompiles with their reasons, since the last `reset`.
 
     Args:
-        fn: a compiled function or module; all of them where it is not given.
+        fn (callable, optional): a compiled function or module. Default: all of them together.
+
+    Returns:
+        dict of str to int or dict: `calls`, `recorded`, `replayed` and further counts by name.
+
+    Raises:
+        TypeError: `fn` is not compiled.
 
     Example:
         >>> f = lucid.compile(lambda x: x + 1)
@@ -123,13 +130,15 @@ def is_exporting() -> bool:
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
-    """Marks a function that is never compiled: whoever calls it runs as it is written, too. Also used as `@disable()`
-    and `@disable(...)`.
+    """Marks a function that is never compiled: who calls it runs uncompiled, too. Also used as `@disable()`.
 
     Args:
-        fn: the function, or `None` for a decorator.
-        recursive: whether what it calls is not compiled either.
-        reason: why, for PyTorch's messages.
+        fn (callable, optional): the function; without it the result is a decorator.
+        recursive (bool, optional): accepted; what the function calls is not compiled either.
+        reason (str, optional): accepted; PyTorch shows it in messages.
+
+    Returns:
+        callable: the marked function, or a decorator.
 
     Example:
         >>> @lucid.compiler.disable(recursive=False)
@@ -144,10 +153,24 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
 
 
 def allow_in_graph(fn: Any) -> Any:
-    """Marks a function, or a list of functions, that a compiler takes as one op. Returns it.
+    """Marks functions that PyTorch's compiler takes as one op. Here a call is recorded as it runs, so that nothing
+    changes.
+
+    Args:
+        fn (callable or list of callable): the functions.
+
+    Returns:
+        callable or list of callable: `fn` itself.
 
     Raises:
-        AssertionError: it cannot be called.
+        AssertionError: something in `fn` cannot be called.
+
+    Example:
+        >>> @lucid.compiler.allow_in_graph
+        ... def scaled(x):
+        ...     return x * 2
+        >>> scaled(lucid.ones(2))
+        tensor([2., 2.])
     """
     for each in fn if isinstance(fn, (list, tuple)) else [fn]:
         if not callable(each):
@@ -156,17 +179,60 @@ def allow_in_graph(fn: Any) -> Any:
 
 
 def assume_constant_result(fn: F) -> F:
-    """Marks a function whose result a compiler may keep. Returns the function."""
+    """Marks a function whose result PyTorch's compiler may keep. Here nothing changes.
+
+    Args:
+        fn (callable): the function.
+
+    Returns:
+        callable: `fn` itself.
+
+    Example:
+        >>> lucid.compiler.assume_constant_result(lambda: 3)()
+        3
+    """
     return fn
 
 
 def nested_compile_region(fn: Any = None, **options: Any) -> Any:
-    """Marks a function that a compiler compiles once for all its calls. Returns the function."""
+    """Marks a function that PyTorch compiles once for all its calls. Here nothing changes.
+
+    Args:
+        fn (callable, optional): the function; without it the result is a decorator.
+        options (object): PyTorch's others; ignored.
+
+    Returns:
+        callable: `fn` itself, or a decorator that returns its function.
+
+    Example:
+        >>> @lucid.compiler.nested_compile_region
+        ... def layer(x):
+        ...     return x.relu()
+        >>> lucid.compile(lambda x: layer(layer(x)))(lucid.tensor([-1.0, 1.0]))
+        tensor([0., 1.])
+    """
     return fn if fn is not None else lambda given: given
 
 
 def substitute_in_graph(original_fn: Any, **options: Any) -> Callable[[F], F]:
-    """Marks a function that a compiler traces in the place of another. Returns a decorator that changes nothing."""
+    """Marks a function that PyTorch's compiler traces in place of another. Here calls are recorded, so that nothing
+    changes.
+
+    Args:
+        original_fn (callable): the function that is replaced while PyTorch traces.
+        options (object): PyTorch's others; ignored.
+
+    Returns:
+        callable: a decorator that returns its function.
+
+    Example:
+        >>> import math
+        >>> @lucid.compiler.substitute_in_graph(math.hypot)
+        ... def hypot(a, b):
+        ...     return (a * a + b * b) ** 0.5
+        >>> hypot(3, 4)
+        5.0
+    """
     return lambda given: given
 
 
@@ -185,10 +251,12 @@ def save_compiled(fn: Any, path: Any, *args: Any, dynamic_shapes: Any = None, **
     """Writes a function or module, compiled or not, as a file that `load_compiled` and Rust programs read.
 
     Args:
-        fn: the function or module.
-        path: of the file, or a binary file.
-        args, kwargs: a call of it, which is recorded.
-        dynamic_shapes: which sizes may vary, as `lucid.export.export` takes it.
+        fn (callable): the function or module.
+        path (str, os.PathLike or binary file): where it is written.
+        args (object): the positional arguments of a call, which is recorded.
+        dynamic_shapes (dict or sequence, optional): which sizes may vary, as `lucid.export.export` takes it. Default:
+            none.
+        kwargs (object): the named arguments of that call.
 
     Raises:
         RuntimeError: the call is no graph.
@@ -213,11 +281,22 @@ def load_compiled(path: Any, device: Any = None) -> Any:
     """Reads what `save_compiled` wrote, as a module.
 
     Args:
-        path: of the file, or a binary file.
-        device: where it runs.
+        path (str, os.PathLike or binary file): the file to read.
+        device (device or str, optional): the device that it runs on. Default: the one that it was recorded on.
+
+    Returns:
+        Module: called like the function that was saved, with tensors of the recorded shapes.
 
     Raises:
         LucidError: the file cannot be read, is of another format or version, or is damaged.
+
+    Example:
+        >>> import io
+        >>> file = io.BytesIO()
+        >>> lucid.compiler.save_compiled(lambda x: x * 2, file, lucid.ones(2))
+        >>> _ = file.seek(0)
+        >>> lucid.compiler.load_compiled(file)(lucid.tensor([1.0, 3.0]))
+        tensor([2., 6.])
     """
     from lucid import export
 
@@ -225,7 +304,18 @@ def load_compiled(path: Any, device: Any = None) -> Any:
 
 
 def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
-    """The compilers that `lucid.compile` can be given."""
+    """Lists the compilers that `lucid.compile(…, backend=)` can be given.
+
+    Args:
+        exclude_tags (sequence of str, optional): which of PyTorch's kinds to leave out; Lucid's one has no tags.
+
+    Returns:
+        list of str: `["lucid"]`.
+
+    Example:
+        >>> lucid.compiler.list_backends()
+        ['lucid']
+    """
     return ["lucid"]
 
 
@@ -235,16 +325,36 @@ def save_cache_artifacts() -> None:
 
 
 def load_cache_artifacts(serialized_artifacts: bytes) -> None:
-    """Takes what `save_cache_artifacts` of PyTorch gave.
+    """Refuses what `torch.compiler.save_cache_artifacts` gave: code that PyTorch compiled cannot run here.
+
+    Args:
+        serialized_artifacts (bytes): PyTorch's cache.
 
     Raises:
-        NotImplementedError: always; code compiled by PyTorch cannot run here.
+        NotImplementedError: always.
+
+    Example:
+        >>> lucid.compiler.load_cache_artifacts(b"")
+        Traceback (most recent call last):
+        ...
+        lucid.errors.NotImplementedError: load_cache_artifacts(): code that PyTorch compiled cannot run here; ...
     """
     raise errors.NotImplementedError("load_cache_artifacts(): code that PyTorch compiled cannot run here; leave it out")
 
 
 def set_enable_guard_collectives(enabled: bool) -> bool:
-    """A switch of PyTorch's compiler; warns once that it changes nothing. Returns the former value, `False`."""
+    """Accepts a switch of PyTorch's compiler; warns once that it changes nothing.
+
+    Args:
+        enabled (bool): whether PyTorch's guards are checked on all ranks together.
+
+    Returns:
+        bool: the former value, which is always False.
+
+    Example:
+        >>> lucid.compiler.set_enable_guard_collectives(False)
+        False
+    """
     warn_once("set_enable_guard_collectives", "set_enable_guard_collectives(): changes nothing; there are no guards")
     return False
 
@@ -266,19 +376,28 @@ def _stance(former: str) -> Iterator[None]:
 
 
 def set_stance(stance: str = "default", *, skip_guard_eval_unsafe: bool = False, force_backend: Any = None) -> Any:
-    """Says how compiled functions behave, from now on, or within a `with` block of what it returns.
+    """Sets how compiled functions behave, from now on, or within a `with` block of what it returns.
 
-    With `"force_eager"` they run as they are written. The other stances change nothing: calls give the same results
-    whenever they are recorded.
+    With `"force_eager"` they run uncompiled. The other stances change nothing: calls give the same results whenever
+    they are recorded.
 
     Args:
-        stance: `"default"`, `"force_eager"`, `"eager_on_recompile"`, `"eager_then_compile"`, `"fail_on_recompile"`.
+        stance (str, optional): `"default"`, `"force_eager"`, `"eager_on_recompile"`, `"eager_then_compile"`,
+            `"aot_eager_then_compile"` or `"fail_on_recompile"`. Default: `"default"`.
+        skip_guard_eval_unsafe (bool, optional): accepted; there are no guards to skip.
+        force_backend (object, optional): accepted with the default stance; there is one backend.
 
     Returns:
-        A context manager.
+        context manager: at its end the former stance holds again.
 
     Raises:
         RuntimeError: another stance, or `force_backend` beside one that is not the default.
+
+    Example:
+        >>> f = lucid.compile(lambda x: x + 1)
+        >>> with lucid.compiler.set_stance("force_eager"):
+        ...     f(lucid.ones(2))
+        tensor([2., 2.])
     """
     known = ("default", "force_eager", "eager_on_recompile", "eager_then_compile", "aot_eager_then_compile")
     if stance not in (*known, "fail_on_recompile"):
@@ -295,7 +414,18 @@ def _guards(name: str) -> Callable[[list[Any]], list[bool]]:
         return [True for _ in guard_entries]
 
     keep.__name__ = keep.__qualname__ = name
-    keep.__doc__ = "Which guards of compiled code are kept: all that are given. There are none here."
+    keep.__doc__ = f"""Says which guards of PyTorch's compiled code are kept: all. Here there are none.
+
+    Args:
+        guard_entries (list): PyTorch's descriptions of guards.
+
+    Returns:
+        list of bool: True for each of them.
+
+    Example:
+        >>> lucid.compiler.{name}([])
+        []
+    """
     return keep
 
 
@@ -308,13 +438,13 @@ skip_guard_on_inbuilt_nn_modules_unsafe = _guards("skip_guard_on_inbuilt_nn_modu
 
 
 def wrap_numpy(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes a function of NumPy arrays one of tensors.
+    """Makes a function of tensors from a function of NumPy arrays.
 
     Args:
-        fn: takes and gives arrays, in containers too.
+        fn (callable): takes and gives arrays, in containers too.
 
     Returns:
-        A function of tensors on the CPU device, without gradients.
+        callable: a function of tensors on the CPU device, without gradients.
 
     Example:
         >>> import numpy

@@ -25,19 +25,33 @@ def path() -> str:
 
 
 def entries(prefix: str = "") -> dict[str, dict[str, Any]]:
-    """What is remembered: by key the choice, and each candidate's time in microseconds.
+    """Gives what is remembered of competing lowerings: the choice, and each candidate's time in microseconds.
 
     Args:
-        prefix: only keys that begin with it.
+        prefix (str, optional): only keys that begin with it, such as `"matmul"`. Default: all.
+
+    Returns:
+        dict of str to dict: by key `choice` and `times`.
+
+    Example:
+        >>> isinstance(lucid.compiler.tune_cache.entries("matmul"), dict)
+        True
     """
     return {key: entry.to_json() for key, entry in _tuning.shared().entries().items() if key.startswith(prefix)}
 
 
 def forget(prefix: str) -> int:
-    """Removes the entries whose keys begin so, here and in the file. Returns how many.
+    """Removes entries, in this process and in the file, so that the lowerings are timed again.
 
     Args:
-        prefix: such as `"matmul"`.
+        prefix (str): the beginning of the keys to remove, such as `"matmul"`.
+
+    Returns:
+        int: how many were removed.
+
+    Example:
+        >>> lucid.compiler.tune_cache.forget("no such kernel")
+        0
     """
     return _tuning.shared().forget(prefix)
 

@@ -265,20 +265,40 @@ def run_kernel(
     grid: int | Sequence[int] | None = None,
     thread_group: int | Sequence[int] | None = None,
 ) -> _C.Tensor:
-    """One launch of a kernel in CUDA C++; returns its output, evaluated when needed as any op's. `metal.run_kernel`'s
-    twin.
+    """Runs a kernel of CUDA C++ on the GPU, once. `lucid.metal.run_kernel` is the same for Metal.
 
-    `source` has a function `__global__ void kernel_name(...)`: a `const` pointer per input, in order, row-major, or a
+    The source has a function `__global__ void kernel_name(...)`: a `const` pointer per input, in order, row-major, or a
     plain number, which an input of one element gives; and one other pointer for the output. `blockIdx`, `threadIdx` and
-    their kin are CUDA's. `grid` is the number of threads (not of blocks), one per output element if not given, rounded
-    up to whole blocks: the kernel checks its index. `thread_group` is the size of a block, 256 if not given.
+    their kin are CUDA's. The launch is lazy, as any op's. It has no gradient: an input that requires one is an error
+    outside of `no_grad`. What the kernel reads or writes beyond its arrays is not checked.
 
-    There is no gradient: an input that requires one is an error outside of `no_grad`. What the kernel reads or writes
-    beyond its arrays is not checked.
+    Args:
+        source (str): CUDA C++.
+        kernel_name (str): the function to launch.
+        inputs (sequence of Tensor): on the GPU device, of any shapes; made contiguous where they are not.
+        output_shape (sequence of int): the result's sizes.
+        output_dtype (dtype, optional): the result's dtype. Default: the first input's.
+        grid (int or sequence of int, optional): the number of threads (not of blocks) in up to three dimensions,
+            rounded up to whole blocks, so that the kernel checks its index. Default: one for each element of the
+            output.
+        thread_group (int or sequence of int, optional): the size of a block. Default: 256.
+
+    Returns:
+        Tensor: of `output_shape`, on the GPU device.
 
     Raises:
         GpuNotAvailable: MLX computes on no NVIDIA GPU.
         ValueError: the source has no such function, or other parameters than the inputs and one output.
+
+    Example:
+        >>> source = '''
+        ... __global__ void twice(const float* x, float* out) {
+        ...     int i = blockIdx.x * blockDim.x + threadIdx.x;
+        ...     if (i < 4) out[i] = 2 * x[i];
+        ... }
+        ... '''
+        >>> if lucid.cuda.is_available():
+        ...     y = lucid.cuda.run_kernel(source, "twice", [lucid.ones(4, device="gpu")], [4])
     """
     CUDA.need("run_kernel")
     return launch("cuda", source, kernel_name, inputs, output_shape, output_dtype, grid, thread_group)

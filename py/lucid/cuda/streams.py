@@ -10,12 +10,33 @@ __all__ = ["Event", "Stream"]
 
 
 class Stream(_Stream):
-    """The GPU's queue, of which there is one: `lucid.Stream` by CUDA's name."""
+    """The GPU's queue of work, of which there is one: `lucid.Stream` by CUDA's name.
+
+    Args:
+        device (device or int, optional): the GPU; there is one.
+        priority (int, optional): accepted for PyTorch's sake.
+
+    Example:
+        >>> if lucid.cuda.is_available():
+        ...     lucid.cuda.Stream().synchronize()
+    """
 
     _named = CUDA
 
 
 class Event(_Event):
-    """A moment in the GPU's work: `lucid.Event` by CUDA's name."""
+    """A moment in the GPU's work: `lucid.Event` by CUDA's name.
+
+    Args:
+        enable_timing (bool, optional): whether `elapsed_time` can ask it. Default: False.
+        blocking (bool, optional): accepted; `synchronize` always lets other threads run.
+        interprocess (bool, optional): accepted for PyTorch's sake.
+
+    Example:
+        >>> if lucid.cuda.is_available():
+        ...     start, end = lucid.cuda.Event(enable_timing=True), lucid.cuda.Event(enable_timing=True)
+        ...     start.record(); end.record()
+        ...     milliseconds = start.elapsed_time(end)
+    """
 
     _named = CUDA

@@ -11,29 +11,39 @@ Every collective computes when it is called (`async_op=True`: in the background,
 from __future__ import annotations
 
 from lucid import errors as _errors
+from lucid.distributed._all_to_all import all_to_all, all_to_all_single
 from lucid.distributed._collectives import (
-    P2POp,
-    ReduceOp,
-    Work,
     all_gather,
     all_gather_into_tensor,
     all_reduce,
     all_reduce_coalesced,
-    all_to_all,
-    all_to_all_single,
     barrier,
-    batch_isend_irecv,
     broadcast,
     gather,
-    irecv,
-    isend,
     monitored_barrier,
-    recv,
     reduce,
-    reduce_op,
     reduce_scatter,
     reduce_scatter_tensor,
     scatter,
+)
+from lucid.distributed._groups import (
+    get_backend,
+    get_global_rank,
+    get_group_rank,
+    get_node_local_rank,
+    get_process_group_ranks,
+    get_rank,
+    get_world_size,
+    new_group,
+    new_subgroups,
+    new_subgroups_by_enumeration,
+)
+from lucid.distributed._messages import (
+    P2POp,
+    batch_isend_irecv,
+    irecv,
+    isend,
+    recv,
     send,
 )
 from lucid.distributed._objects import (
@@ -51,13 +61,6 @@ from lucid.distributed._state import (
     ProcessGroup,
     default_pg_timeout,
     destroy_process_group,
-    get_backend,
-    get_global_rank,
-    get_group_rank,
-    get_node_local_rank,
-    get_process_group_ranks,
-    get_rank,
-    get_world_size,
     group,
     init_process_group,
     is_available,
@@ -69,10 +72,8 @@ from lucid.distributed._state import (
     is_torchelastic_launched,
     is_ucc_available,
     is_xccl_available,
-    new_group,
-    new_subgroups,
-    new_subgroups_by_enumeration,
 )
+from lucid.distributed._work import ReduceOp, Work, reduce_op
 from lucid.distributed.device_mesh import DeviceMesh, init_device_mesh
 from lucid.distributed.store import FileStore, HashStore, PrefixStore, Store, TCPStore
 

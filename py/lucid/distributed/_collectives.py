@@ -1,143 +1,47 @@
-"""The collectives as PyTorch names them. Each is an operation of the engine's group; see `lucid._C._Group`."""
+"""Reductions, copies and gathers of all members of a group. Each is an operation of the engine's group; see
+`lucid._C._Group`."""
 
 from __future__ import annotations
 
-import datetime
-import enum
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import lucid
-from lucid import _C, Tensor, errors
-from lucid.distributed._state import (
-    ProcessGroup,
-    default_group,
-    get_rank,
-    get_world_size,
-    messages_to,
-    resolve,
-)
+from lucid import Tensor, errors
+from lucid.distributed._groups import get_world_size
+from lucid.distributed._state import default_group, resolve
+from lucid.distributed._work import ReduceOp, Work, _ended, _how, _root, _tensor
 from lucid.distributed.store import seconds
 
 
-class ReduceOp(enum.Enum):
-    """How values of several processes become one."""
-
-    SUM = 0
-    AVG = 1
-    PRODUCT = 2
-    MIN = 3
-    MAX = 4
-    BAND = 5
-    BOR = 6
-    BXOR = 7
-
-
-class reduce_op:
-    """`ReduceOp`'s members under their older name."""
-
-    SUM = ReduceOp.SUM
-    PRODUCT = ReduceOp.PRODUCT
-    MIN = ReduceOp.MIN
-    MAX = ReduceOp.MAX
-
-
-class Work:
-    """An operation that was begun with `async_op=True`."""
-
-    def __init__(self, works: Sequence[_C._Work], then: Callable[[list[Any]], Any] | None = None) -> None:
-        self._works, self._then = list(works), then
-        self._result: Any = None
-        self._error: BaseException | None = None
-        self._done = False
-
-    def is_completed(self) -> bool:
-        """Is it done, or has it failed?"""
-        return self._done or all(w.is_completed() for w in self._works)
-
-    def wait(self, timeout: datetime.timedelta | float | None = None) -> bool:
-        """Waits until it is done.
-
-        Raises:
-            DistBackendError: what went wrong.
-        """
-        if not self._done:
-            limit = None if timeout is None else seconds(timeout)
-            try:
-                results = [w.wait(limit) for w in self._works]
-                if self._then is not None:
-                    with lucid.no_grad():
-                        self._result = self._then(results)
-                else:
-                    self._result = results[0] if len(results) == 1 else results
-            except BaseException as e:
-                self._error = e
-                raise
-            self._done = True
-        return True
-
-    def is_success(self) -> bool:
-        """Is it done, and did it not fail?"""
-        return self._done
-
-    def exception(self) -> BaseException | None:
-        """What went wrong."""
-        return self._error
-
-    def result(self) -> Any:
-        """What it made; waits."""
-        self.wait()
-        return self._result
-
-    def synchronize(self) -> None:
-        """As `wait`."""
-        self.wait()
-
-    def get_future(self) -> Any:
-        """A `lucid.futures.Future` of the result, as a list of tensors. Waits."""
-        from lucid.futures import Future
-
-        made: Any = Future()
-        self.wait()
-        made.set_result(self._result if isinstance(self._result, list) else [self._result])
-        return made
-
-
-def _tensor(x: Any, op: str) -> Tensor:
-    if not isinstance(x, Tensor):
-        raise errors.TypeError(f"{op}: expected a Tensor, got {type(x).__name__}")
-    return x
-
-
-def _how(op: Any, name: str) -> str:
-    if not isinstance(op, ReduceOp):
-        raise errors.ValueError(f"{name}: {op!r} is no ReduceOp")
-    return op.name
-
-
-def _ended(work: Work, async_op: bool) -> Work | None:
-    if async_op:
-        return work
-    work.wait()
-    return None
-
-
 def all_reduce(tensor: Tensor, op: ReduceOp = ReduceOp.SUM, group: Any = None, async_op: bool = False) -> Work | None:
-    """Reduces the tensors of all members, in place: each then has `op(x_0, …, x_{n-1})`.
+    """Reduces the tensors of all members of a group, in place: each then holds `op(x_0, …, x_{n-1})`.
 
     Args:
-        tensor (Tensor): Any shape and dtype, the same on every member; overwritten.
-        op (ReduceOp, optional): The reduction. AVG is for floating point and complex numbers, BAND, BOR and BXOR
-            for integers and Booleans.
-        group (object, optional): The group; all processes where it is None.
-        async_op (bool, default: False): Whether to return at once, with a `Work`.
+        tensor (Tensor): the input, of any shape and dtype, the same on every member; overwritten by the result.
+        op (ReduceOp, optional): the reduction: SUM, AVG (floating point and complex), PRODUCT, MIN, MAX, or BAND, BOR,
+            BXOR (integers and Booleans). Default: `ReduceOp.SUM`.
+        group (ProcessGroup, optional): the group whose members all make this call; default: all processes of the job.
+        async_op (bool, optional): whether to return at once with a handle to wait for. Default: False.
 
     Returns:
-        A `Work` with `async_op=True`; None otherwise, and where this process is not in the group.
+        Work or None: with `async_op=True` a handle, whose `wait()` ends when the result is written; None otherwise,
+        and on a process that is not in the group.
 
     Raises:
-        DistBackendError: where the members do not call the same, with the same shape and dtype, within the group's
-            timeout; it names the rank and the operation.
+        TypeError: `tensor` is no tensor.
+        ValueError: `op` is no `ReduceOp`, or there is no process group.
+        DistBackendError: the members' calls, shapes or dtypes differ, a member has ended, or the group's timeout ran
+            out; the message names the rank and the operation.
+
+    Example:
+        >>> import lucid.distributed as dist
+        >>> dist.init_process_group(init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+        >>> x = lucid.tensor([1.0, 2.0])
+        >>> dist.all_reduce(x)  # of n processes: the sum of their n tensors
+        >>> x
+        tensor([1., 2.])
+        >>> dist.destroy_process_group()
     """
     found = resolve(group, "all_reduce")
     how = _how(op, "all_reduce")
@@ -150,7 +54,34 @@ def all_reduce(tensor: Tensor, op: ReduceOp = ReduceOp.SUM, group: Any = None, a
 def all_reduce_coalesced(
     tensors: Sequence[Tensor], op: ReduceOp = ReduceOp.SUM, group: Any = None, async_op: bool = False
 ) -> Work | None:
-    """`all_reduce` of several tensors of one dtype, which travel as one."""
+    """Reduces each of several tensors over all members of a group, in place; they travel in one message.
+
+    Args:
+        tensors (sequence of Tensor): tensors of any shapes and of one dtype, the same on every member; overwritten.
+        op (ReduceOp, optional): the reduction: SUM, AVG (floating point and complex), PRODUCT, MIN, MAX, or BAND, BOR,
+            BXOR (integers and Booleans). Default: `ReduceOp.SUM`.
+        group (ProcessGroup, optional): the group whose members all make this call; default: all processes of the job.
+        async_op (bool, optional): whether to return at once with a handle to wait for. Default: False.
+
+    Returns:
+        Work or None: with `async_op=True` a handle, whose `wait()` ends when the result is written; None otherwise,
+        and on a process that is not in the group.
+        None, too, for an empty list.
+
+    Raises:
+        ValueError: `op` is no `ReduceOp`, or there is no process group.
+        DistBackendError: the members' calls, shapes or dtypes differ, a member has ended, or the group's timeout ran
+            out; the message names the rank and the operation.
+
+    Example:
+        >>> import lucid.distributed as dist
+        >>> dist.init_process_group(init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+        >>> weight, bias = lucid.ones(2, 2), lucid.ones(2)
+        >>> dist.all_reduce_coalesced([weight, bias], op=dist.ReduceOp.AVG)
+        >>> bias
+        tensor([1., 1.])
+        >>> dist.destroy_process_group()
+    """
     found = resolve(group, "all_reduce_coalesced")
     if found is None or not tensors:
         return None
@@ -167,17 +98,6 @@ def all_reduce_coalesced(
     return _ended(Work([begun], back), async_op)
 
 
-def _root(found: ProcessGroup, rank: int | None, group_rank: int | None, op: str) -> int:
-    if (rank is None) == (group_rank is None):
-        raise errors.ValueError(f"{op}: give one of the rank in the job and the rank in the group")
-    if group_rank is not None:
-        if not 0 <= group_rank < found.size():
-            raise errors.ValueError(f"{op}: no rank {group_rank} in a group of {found.size()}")
-        return group_rank
-    assert rank is not None
-    return found.local(int(rank), op)
-
-
 def reduce(
     tensor: Tensor,
     dst: int | None = None,
@@ -186,7 +106,36 @@ def reduce(
     async_op: bool = False,
     group_dst: int | None = None,
 ) -> Work | None:
-    """As `all_reduce`; only rank `dst` (of the job; `group_dst` of the group) gets the result. Others' tensors stay."""
+    """Reduces the tensors of all members of a group onto one of them; the others' tensors keep their values.
+
+    Args:
+        tensor (Tensor): the input, of any shape and dtype, the same on every member; overwritten on the destination.
+        dst (int, optional): the destination's rank in the job. Give it or `group_dst`.
+        op (ReduceOp, optional): the reduction: SUM, AVG (floating point and complex), PRODUCT, MIN, MAX, or BAND, BOR,
+            BXOR (integers and Booleans). Default: `ReduceOp.SUM`.
+        group (ProcessGroup, optional): the group whose members all make this call; default: all processes of the job.
+        async_op (bool, optional): whether to return at once with a handle to wait for. Default: False.
+        group_dst (int, optional): the destination's rank in the group, in place of `dst`.
+
+    Returns:
+        Work or None: with `async_op=True` a handle, whose `wait()` ends when the result is written; None otherwise,
+        and on a process that is not in the group.
+
+    Raises:
+        ValueError: both or neither of `dst` and `group_dst` are given, the rank is not in the group, or `op` is no
+            `ReduceOp`.
+        DistBackendError: the members' calls, shapes or dtypes differ, a member has ended, or the group's timeout ran
+            out; the message names the rank and the operation.
+
+    Example:
+        >>> import lucid.distributed as dist
+        >>> dist.init_process_group(init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+        >>> loss = lucid.tensor(0.5)
+        >>> dist.reduce(loss, dst=0, op=dist.ReduceOp.AVG)
+        >>> loss.item()
+        0.5
+        >>> dist.destroy_process_group()
+    """
     found = resolve(group, "reduce")
     if found is None:
         return None
@@ -198,7 +147,34 @@ def reduce(
 def broadcast(
     tensor: Tensor, src: int | None = None, group: Any = None, async_op: bool = False, group_src: int | None = None
 ) -> Work | None:
-    """Overwrites each member's tensor by that of rank `src` of the job, or `group_src` of the group."""
+    """Copies the tensor of one member of a group into the tensors of all others.
+
+    Args:
+        tensor (Tensor): of any shape and dtype, the same on every member: the data on the source, overwritten
+            elsewhere.
+        src (int, optional): the source's rank in the job. Give it or `group_src`.
+        group (ProcessGroup, optional): the group whose members all make this call; default: all processes of the job.
+        async_op (bool, optional): whether to return at once with a handle to wait for. Default: False.
+        group_src (int, optional): the source's rank in the group, in place of `src`.
+
+    Returns:
+        Work or None: with `async_op=True` a handle, whose `wait()` ends when the result is written; None otherwise,
+        and on a process that is not in the group.
+
+    Raises:
+        ValueError: both or neither of `src` and `group_src` are given, or the rank is not in the group.
+        DistBackendError: the members' calls, shapes or dtypes differ, a member has ended, or the group's timeout ran
+            out; the message names the rank and the operation.
+
+    Example:
+        >>> import lucid.distributed as dist
+        >>> dist.init_process_group(init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+        >>> weight = lucid.ones(2, 3)
+        >>> dist.broadcast(weight, src=0)  # every process starts from rank 0's weight
+        >>> weight.sum().item()
+        6.0
+        >>> dist.destroy_process_group()
+    """
     found = resolve(group, "broadcast")
     if found is None:
         return None
@@ -229,7 +205,33 @@ def _spread(outs: Sequence[Tensor]) -> Callable[[list[Any]], Any]:
 
 
 def all_gather(tensor_list: list[Tensor], tensor: Tensor, group: Any = None, async_op: bool = False) -> Work | None:
-    """Every member's tensor into every member's list, in the group's order. All have one shape and dtype."""
+    """Copies the tensors of all members of a group into a list on each of them: `tensor_list[i] = x_i`.
+
+    Args:
+        tensor_list (list of Tensor): one tensor for each member, in the group's order, of `tensor`'s shape and dtype;
+            overwritten.
+        tensor (Tensor): this member's input, of any shape; the same shape and dtype on every member.
+        group (ProcessGroup, optional): the group whose members all make this call; default: all processes of the job.
+        async_op (bool, optional): whether to return at once with a handle to wait for. Default: False.
+
+    Returns:
+        Work or None: with `async_op=True` a handle, whose `wait()` ends when the result is written; None otherwise,
+        and on a process that is not in the group.
+
+    Raises:
+        ValueError: `tensor_list` has another length than the group, or a tensor in it another shape or dtype.
+        DistBackendError: the members' calls, shapes or dtypes differ, a member has ended, or the group's timeout ran
+            out; the message names the rank and the operation.
+
+    Example:
+        >>> import lucid.distributed as dist
+        >>> dist.init_process_group(init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+        >>> outputs = [lucid.zeros(2) for _ in range(dist.get_world_size())]
+        >>> dist.all_gather(outputs, lucid.tensor([3.0, 4.0]))
+        >>> outputs
+        [tensor([3., 4.])]
+        >>> dist.destroy_process_group()
+    """
     found = resolve(group, "all_gather")
     if found is None:
         return None
@@ -242,7 +244,32 @@ def all_gather(tensor_list: list[Tensor], tensor: Tensor, group: Any = None, asy
 def all_gather_into_tensor(
     output_tensor: Tensor, input_tensor: Tensor, group: Any = None, async_op: bool = False
 ) -> Work | None:
-    """Every member's tensor into one: stacked, of shape `(n, *s)`, or joined, of shape `(n·s[0], *s[1:])`."""
+    """Gathers the tensors of all `n` members of a group into one tensor on each of them.
+
+    Args:
+        output_tensor (Tensor): stacked, of shape `(n, *s)`, or concatenated, of shape `(n·s[0], *s[1:])`; overwritten.
+        input_tensor (Tensor): this member's part, of shape `s`, and of the output's dtype.
+        group (ProcessGroup, optional): the group whose members all make this call; default: all processes of the job.
+        async_op (bool, optional): whether to return at once with a handle to wait for. Default: False.
+
+    Returns:
+        Work or None: with `async_op=True` a handle, whose `wait()` ends when the result is written; None otherwise,
+        and on a process that is not in the group.
+
+    Raises:
+        ValueError: the output does not hold `n` times the elements of the input, or has another dtype.
+        DistBackendError: the members' calls, shapes or dtypes differ, a member has ended, or the group's timeout ran
+            out; the message names the rank and the operation.
+
+    Example:
+        >>> import lucid.distributed as dist
+        >>> dist.init_process_group(init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+        >>> out = lucid.empty(dist.get_world_size(), 2)
+        >>> dist.all_gather_into_tensor(out, lucid.tensor([3.0, 4.0]))
+        >>> out
+        tensor([[3., 4.]])
+        >>> dist.destroy_process_group()
+    """
     found = resolve(group, "all_gather_into_tensor")
     if found is None:
         return None
@@ -267,7 +294,36 @@ def gather(
     async_op: bool = False,
     group_dst: int | None = None,
 ) -> Work | None:
-    """Every member's tensor into the list of rank `dst` (default 0); others give no list."""
+    """Collects the tensors of all members of a group in a list on one of them.
+
+    Args:
+        tensor (Tensor): this member's input, of any shape; the same shape and dtype on every member.
+        gather_list (list of Tensor, optional): on the destination one tensor for each member, of `tensor`'s shape and
+            dtype, overwritten; None elsewhere.
+        dst (int, optional): the destination's rank in the job. Default: 0.
+        group (ProcessGroup, optional): the group whose members all make this call; default: all processes of the job.
+        async_op (bool, optional): whether to return at once with a handle to wait for. Default: False.
+        group_dst (int, optional): the destination's rank in the group, in place of `dst`.
+
+    Returns:
+        Work or None: with `async_op=True` a handle, whose `wait()` ends when the result is written; None otherwise,
+        and on a process that is not in the group.
+
+    Raises:
+        ValueError: a list is given on another rank than the destination, or does not have one tensor of the right shape
+            and dtype for each member.
+        DistBackendError: the members' calls, shapes or dtypes differ, a member has ended, or the group's timeout ran
+            out; the message names the rank and the operation.
+
+    Example:
+        >>> import lucid.distributed as dist
+        >>> dist.init_process_group(init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+        >>> parts = [lucid.zeros(2)] if dist.get_rank() == 0 else None
+        >>> dist.gather(lucid.tensor([3.0, 4.0]), parts, dst=0)
+        >>> parts
+        [tensor([3., 4.])]
+        >>> dist.destroy_process_group()
+    """
     found = resolve(group, "gather")
     if found is None:
         return None
@@ -291,7 +347,36 @@ def scatter(
     async_op: bool = False,
     group_src: int | None = None,
 ) -> Work | None:
-    """Overwrites each member's tensor by its own of the list of rank `src` (default 0); others give no list."""
+    """Sends each member of a group its own tensor of a list that one of them has.
+
+    Args:
+        tensor (Tensor): overwritten by this member's tensor; of the same shape and dtype on every member.
+        scatter_list (list of Tensor, optional): on the source one tensor for each member, of `tensor`'s shape and
+            dtype; None elsewhere.
+        src (int, optional): the source's rank in the job. Default: 0.
+        group (ProcessGroup, optional): the group whose members all make this call; default: all processes of the job.
+        async_op (bool, optional): whether to return at once with a handle to wait for. Default: False.
+        group_src (int, optional): the source's rank in the group, in place of `src`.
+
+    Returns:
+        Work or None: with `async_op=True` a handle, whose `wait()` ends when the result is written; None otherwise,
+        and on a process that is not in the group.
+
+    Raises:
+        ValueError: a list is given on another rank than the source, or does not have one tensor of the right shape and
+            dtype for each member.
+        DistBackendError: the members' calls, shapes or dtypes differ, a member has ended, or the group's timeout ran
+            out; the message names the rank and the operation.
+
+    Example:
+        >>> import lucid.distributed as dist
+        >>> dist.init_process_group(init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+        >>> x = lucid.zeros(2)
+        >>> dist.scatter(x, [lucid.tensor([3.0, 4.0])] if dist.get_rank() == 0 else None, src=0)
+        >>> x
+        tensor([3., 4.])
+        >>> dist.destroy_process_group()
+    """
     found = resolve(group, "scatter")
     if found is None:
         return None
@@ -316,7 +401,37 @@ def reduce_scatter(
     group: Any = None,
     async_op: bool = False,
 ) -> Work | None:
-    """`output` becomes the reduction of all members' tensors number `rank` of `input_list`."""
+    """Reduces the lists of all members element by element and gives member `i` the result number `i`.
+
+    `output = op(input_list[rank] of rank 0, …, input_list[rank] of rank n-1)`.
+
+    Args:
+        output (Tensor): of any shape; overwritten by this member's result.
+        input_list (list of Tensor): one tensor for each member, of `output`'s shape and dtype.
+        op (ReduceOp, optional): the reduction: SUM, AVG (floating point and complex), PRODUCT, MIN, MAX, or BAND, BOR,
+            BXOR (integers and Booleans). Default: `ReduceOp.SUM`.
+        group (ProcessGroup, optional): the group whose members all make this call; default: all processes of the job.
+        async_op (bool, optional): whether to return at once with a handle to wait for. Default: False.
+
+    Returns:
+        Work or None: with `async_op=True` a handle, whose `wait()` ends when the result is written; None otherwise,
+        and on a process that is not in the group.
+
+    Raises:
+        ValueError: `input_list` does not have one tensor of `output`'s shape and dtype for each member, or `op` is no
+            `ReduceOp`.
+        DistBackendError: the members' calls, shapes or dtypes differ, a member has ended, or the group's timeout ran
+            out; the message names the rank and the operation.
+
+    Example:
+        >>> import lucid.distributed as dist
+        >>> dist.init_process_group(init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+        >>> out = lucid.zeros(2)
+        >>> dist.reduce_scatter(out, [lucid.tensor([3.0, 4.0])])
+        >>> out
+        tensor([3., 4.])
+        >>> dist.destroy_process_group()
+    """
     found = resolve(group, "reduce_scatter")
     if found is None:
         return None
@@ -331,7 +446,35 @@ def reduce_scatter(
 def reduce_scatter_tensor(
     output: Tensor, input: Tensor, op: ReduceOp = ReduceOp.SUM, group: Any = None, async_op: bool = False
 ) -> Work | None:
-    """`output` becomes this member's part of the reduction of `input`, which is `n` times as large."""
+    """Reduces the tensors of all `n` members and gives member `i` part `i` of the result.
+
+    Args:
+        output (Tensor): of shape `s`; overwritten by this member's part.
+        input (Tensor): of shape `(n, *s)` or `(n·s[0], *s[1:])`, and of the output's dtype.
+        op (ReduceOp, optional): the reduction: SUM, AVG (floating point and complex), PRODUCT, MIN, MAX, or BAND, BOR,
+            BXOR (integers and Booleans). Default: `ReduceOp.SUM`.
+        group (ProcessGroup, optional): the group whose members all make this call; default: all processes of the job.
+        async_op (bool, optional): whether to return at once with a handle to wait for. Default: False.
+
+    Returns:
+        Work or None: with `async_op=True` a handle, whose `wait()` ends when the result is written; None otherwise,
+        and on a process that is not in the group.
+
+    Raises:
+        ValueError: the input does not have `n` times the elements of the output, or has another dtype; or `op` is no
+            `ReduceOp`.
+        DistBackendError: the members' calls, shapes or dtypes differ, a member has ended, or the group's timeout ran
+            out; the message names the rank and the operation.
+
+    Example:
+        >>> import lucid.distributed as dist
+        >>> dist.init_process_group(init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+        >>> out = lucid.zeros(2)
+        >>> dist.reduce_scatter_tensor(out, lucid.tensor([[3.0, 4.0]]))
+        >>> out
+        tensor([3., 4.])
+        >>> dist.destroy_process_group()
+    """
     found = resolve(group, "reduce_scatter_tensor")
     if found is None:
         return None
@@ -346,83 +489,28 @@ def reduce_scatter_tensor(
     return _ended(Work([found.native.begin("reduce_scatter", parts, how, 0, out, found.timeout)]), async_op)
 
 
-def all_to_all(
-    output_tensor_list: list[Tensor], input_tensor_list: list[Tensor], group: Any = None, async_op: bool = False
-) -> Work | None:
-    """`output[i]` becomes member `i`'s `input[rank]`. All tensors have one shape and dtype; for parts of several sizes
-    see `all_to_all_single`."""
-    found = resolve(group, "all_to_all")
-    if found is None:
-        return None
-    if not input_tensor_list:
-        raise errors.ValueError("all_to_all: the input list is empty")
-    like = _tensor(input_tensor_list[0], "all_to_all")
-    parts = _check_list(input_tensor_list, found.size(), like, "all_to_all")
-    outs = _check_list(output_tensor_list, found.size(), like, "all_to_all")
-    with lucid.no_grad():
-        stacked = lucid.stack([p.detach() for p in parts])
-    begun = found.native.begin("all_to_all", stacked, timeout=found.timeout)
-    return _ended(Work([begun], _spread(outs)), async_op)
-
-
-def all_to_all_single(
-    output: Tensor,
-    input: Tensor,
-    output_split_sizes: list[int] | None = None,
-    input_split_sizes: list[int] | None = None,
-    group: Any = None,
-    async_op: bool = False,
-) -> Work | None:
-    """Sends part `i` of `input`, along the first dimension, to member `i`, and joins what comes in `output`.
-
-    Without sizes the parts are equal. With sizes, each member's are exchanged first.
-    """
-    found = resolve(group, "all_to_all_single")
-    if found is None:
-        return None
-    op, n, rank = "all_to_all_single", found.size(), found.rank()
-    out, x = _tensor(output, op), _tensor(input, op)
-    if x.ndim == 0 or out.ndim == 0:
-        raise errors.ValueError(f"{op}: the tensors need a first dimension")
-    if not output_split_sizes and not input_split_sizes:
-        if x.shape[0] % n or out.shape != x.shape:
-            raise errors.ValueError(
-                f"{op}: the first dimension of {tuple(x.shape)} must be divisible by {n}, and the "
-                f"output, of {tuple(out.shape)}, have the same shape"
-            )
-        parts = x.detach().reshape(n, x.shape[0] // n, *x.shape[1:])
-
-        def whole(results: list[Any]) -> None:
-            out.detach().copy_(results[0].reshape(out.shape))
-
-        return _ended(Work([found.native.begin("all_to_all", parts, timeout=found.timeout)], whole), async_op)
-    sent = input_split_sizes or [x.shape[0] // n] * n
-    wanted = output_split_sizes or [out.shape[0] // n] * n
-    if len(sent) != n or len(wanted) != n or sum(sent) != x.shape[0] or sum(wanted) != out.shape[0]:
-        raise errors.ValueError(
-            f"{op}: the sizes {sent} and {wanted} do not split {x.shape[0]} and {out.shape[0]} rows"
-        )
-    sizes = found.native.begin("all_gather", lucid.tensor(sent, dtype=lucid.int64), timeout=found.timeout).wait()
-    table = [[int(v) for v in row] for row in sizes.tolist()]
-    coming = [table[i][rank] for i in range(n)]
-    if coming != wanted:
-        raise errors.ValueError(f"{op}: output_split_sizes is {wanted}, the others send {coming}")
-    most = max((v for row in table for v in row), default=0)
-    with lucid.no_grad():
-        padded = x.new_zeros((n, most, *x.shape[1:]))
-        at = 0
-        for i, rows in enumerate(sent):
-            padded[i, :rows] = x.detach()[at : at + rows]
-            at += rows
-
-    def joined(results: list[Any]) -> None:
-        out.detach().copy_(lucid.cat([results[0][i][: wanted[i]] for i in range(n)]))
-
-    return _ended(Work([found.native.begin("all_to_all", padded, timeout=found.timeout)], joined), async_op)
-
-
 def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Work | None:
-    """Waits until every member has come here."""
+    """Waits until every member of a group has made this call.
+
+    Args:
+        group (ProcessGroup, optional): the group whose members all make this call; default: all processes of the job.
+        async_op (bool, optional): whether to return at once with a handle to wait for. Default: False.
+        device_ids (list of int, optional): accepted for PyTorch's sake; a process has one GPU here.
+
+    Returns:
+        Work or None: with `async_op=True` a handle, whose `wait()` ends when the result is written; None otherwise,
+        and on a process that is not in the group.
+
+    Raises:
+        DistBackendError: the members' calls, shapes or dtypes differ, a member has ended, or the group's timeout ran
+            out; the message names the rank and the operation.
+
+    Example:
+        >>> import lucid.distributed as dist
+        >>> dist.init_process_group(init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+        >>> dist.barrier()
+        >>> dist.destroy_process_group()
+    """
     found = resolve(group, "barrier")
     if found is None:
         return None
@@ -430,99 +518,26 @@ def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -
 
 
 def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
-    """As `barrier`, with a timeout of its own; the error names every rank that did not come."""
+    """Waits until every member of a group has made this call; the error names each rank that has not.
+
+    Args:
+        group (ProcessGroup, optional): the group whose members all make this call; default: all processes of the job.
+        timeout (datetime.timedelta or float, optional): how long to wait, in seconds where it is a number. Default: the
+            group's timeout.
+        wait_all_ranks (bool, optional): accepted; the error always names all ranks that are missing.
+
+    Raises:
+        DistBackendError: a member has not come within the timeout, or has ended.
+
+    Example:
+        >>> import lucid.distributed as dist
+        >>> dist.init_process_group(init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+        >>> dist.monitored_barrier(timeout=5)
+        >>> dist.destroy_process_group()
+    """
     found = resolve(group, "monitored_barrier")
     if found is not None:
         found.native.barrier(seconds(timeout, found.timeout)).wait()
-
-
-def _peer(group: Any, rank: int | None, group_rank: int | None, op: str) -> tuple[ProcessGroup, int] | None:
-    found = resolve(group, op)
-    if found is None:
-        return None
-    peer = found.ranks[_root(found, rank, group_rank, op)]
-    if peer == get_rank():
-        raise errors.ValueError(f"{op}: rank {peer} is this process; a message goes to another")
-    return found, peer
-
-
-def isend(
-    tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None
-) -> Work | None:
-    """Begins to send a tensor to a rank of the job, or of the group. Messages between two ranks arrive in order; where
-    the tags of a message and of the `recv` that gets it differ, both fail."""
-    found = _peer(group, dst, group_dst, "send")
-    if found is None:
-        return None
-    channel = messages_to(get_rank(), found[1])
-    return Work([channel.begin("send", _tensor(tensor, "send"), "SUM", tag, None, found[0].timeout)])
-
-
-def irecv(
-    tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None
-) -> Work | None:
-    """Begins to receive a tensor, into `tensor`, whose shape and dtype must be those of what is sent.
-
-    Raises:
-        NotImplementedError: without a source: MLX receives from a rank that is named.
-    """
-    if src is None and group_src is None:
-        raise errors.NotImplementedError("recv: name the source, src=; MLX cannot receive from any")
-    found = _peer(group, src, group_src, "recv")
-    if found is None:
-        return None
-    channel = messages_to(found[1], get_rank())
-    return Work([channel.begin("recv", _tensor(tensor, "recv"), "SUM", tag, None, found[0].timeout)])
-
-
-def send(tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None) -> None:
-    """As `isend`, and waits until the message is received."""
-    work = isend(tensor, dst, group, tag, group_dst)
-    if work is not None:
-        work.wait()
-
-
-def recv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None) -> int:
-    """As `irecv`, and waits. Returns the source's rank in the job, -1 where this process is not in the group."""
-    work = irecv(tensor, src, group, tag, group_src)
-    if work is None:
-        return -1
-    work.wait()
-    found = resolve(group, "recv")
-    assert found is not None
-    return found.ranks[_root(found, src, group_src, "recv")]
-
-
-class P2POp:
-    """One message of `batch_isend_irecv`."""
-
-    def __init__(
-        self,
-        op: Callable[..., Work | None],
-        tensor: Tensor,
-        peer: int | None = None,
-        group: Any = None,
-        tag: int = 0,
-        group_peer: int | None = None,
-    ) -> None:
-        if op not in (isend, irecv):
-            raise errors.ValueError("P2POp: op must be isend or irecv")
-        self.op, self.tensor, self.peer, self.group, self.tag, self.group_peer = (
-            op,
-            tensor,
-            peer,
-            group,
-            tag,
-            group_peer,
-        )
-
-
-def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
-    """Begins several messages together; one `Work` for each."""
-    if not p2p_op_list or not all(isinstance(p, P2POp) for p in p2p_op_list):
-        raise errors.ValueError("batch_isend_irecv: expected a list of P2POp")
-    begun = [p.op(p.tensor, p.peer, p.group, p.tag, p.group_peer) for p in p2p_op_list]
-    return [w for w in begun if w is not None]
 
 
 def world_barrier() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import lucid
 from lucid import Tensor
-from lucid.distributed._collectives import ReduceOp
+from lucid.distributed._work import ReduceOp
 from lucid.distributed.nn import functional as with_grad
 
 __all__ = ["all_gather_tensor", "all_reduce", "all_to_all_single", "broadcast", "reduce_scatter_tensor", "wait_tensor"]

@@ -13,7 +13,29 @@ from lucid.distributed.store import Store, TCPStore
 def rendezvous(
     url: str, rank: int = -1, world_size: int = -1, timeout: float = 1800.0
 ) -> Iterator[tuple[Store, int, int]]:
-    """Yields the job's store, this process's rank and the world size, for `env://` and `tcp://` URLs."""
+    """Finds a job's store by a URL: yields the store, this process's rank and the world size.
+
+    Args:
+        url (str): `env://`, which reads MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE of the environment, or
+            `tcp://host:port?rank=R&world_size=N`. Rank 0 serves the store.
+        rank (int, optional): this process's rank, where the URL does not say it. Default: -1, not given.
+        world_size (int, optional): how many processes there are, where the URL does not say it. Default: -1, not given.
+        timeout (float, optional): how many seconds to wait for the store. Default: 1800.
+
+    Yields:
+        tuple of (Store, int, int): the store, the rank and the world size.
+
+    Raises:
+        ValueError: the URL is neither `env://` nor `tcp://`.
+        KeyError: a variable of `env://` is not set.
+
+    Example:
+        >>> from lucid.distributed import rendezvous
+        >>> store, rank, size = next(rendezvous("tcp://127.0.0.1:0?rank=0&world_size=1"))
+        >>> store.set("key", "value")
+        >>> store.get("key"), rank, size
+        (b'value', 0, 1)
+    """
     parts = urlsplit(url)
     query = parse_qs(parts.query)
     if parts.scheme == "env":

@@ -10,7 +10,6 @@ import atexit
 import datetime
 import itertools
 import os
-from collections.abc import Sequence
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
@@ -24,10 +23,22 @@ DistBackendError = errors.DistBackendError
 
 
 class Backend(str):
-    """A backend's name: `gloo` and `ring` are MLX's ring over TCP; `mpi`, `nccl` and `jaccl` are MLX's of these names.
+    """A backend's name, in lower case and checked.
 
-    `Backend("GLOO")` is `"gloo"`. A string like `cpu:gloo,gpu:gloo` names one backend for each device; both have to be
-    the same, since one ring serves both devices.
+    `gloo` and `ring` are MLX's ring over TCP; `mpi`, `nccl` and `jaccl` are MLX's backends of these names.
+
+    Args:
+        name (str): in any case; or a device and a backend each, like `cpu:gloo,gpu:gloo`, which must name one backend,
+            since one ring serves both devices.
+
+    Raises:
+        ValueError: there is no backend of this name, or several are named.
+
+    Example:
+        >>> lucid.distributed.Backend("GLOO")
+        'gloo'
+        >>> lucid.distributed.Backend("cpu:gloo,gpu:gloo")
+        'gloo'
     """
 
     UNDEFINED = "undefined"
@@ -60,7 +71,22 @@ def _mlx_name(backend: str) -> str:
 
 
 class ProcessGroup:
-    """Processes that compute together. Made by `init_process_group` and `new_group`."""
+    """Processes that compute together. `init_process_group` and `new_group` make it; collectives take it as `group=`.
+
+    Args:
+        group (native group): the engine's group.
+        ranks (list of int): the members' ranks in the job, by their rank in the group.
+        backend (str): the backend's name.
+        timeout (float): how many seconds one operation may take.
+
+    Example:
+        >>> import lucid.distributed as dist
+        >>> dist.init_process_group(init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+        >>> world = dist.group.WORLD
+        >>> world.rank(), world.size(), world.ranks
+        (0, 1, [0])
+        >>> dist.destroy_process_group()
+    """
 
     def __init__(self, group: _C._Group, ranks: list[int], backend: str, timeout: float) -> None:
         self._group: _C._Group | None = group
@@ -172,7 +198,20 @@ def is_initialized() -> bool:
 
 
 def is_backend_available(backend: str) -> bool:
-    """Whether the installed MLX has this backend, and what it needs."""
+    """Tells whether the installed MLX has a backend, and the library that it needs.
+
+    Args:
+        backend (str): a name of `Backend.backend_list`, in any case.
+
+    Returns:
+        bool: whether `init_process_group(backend)` can work here; False for a name that is unknown.
+
+    Example:
+        >>> lucid.distributed.is_backend_available("gloo")
+        True
+        >>> lucid.distributed.is_backend_available("smoke signals")
+        False
+    """
     return backend.lower() in Backend.backend_list and _C._distributed_available(_mlx_name(backend.lower()))
 
 
@@ -367,7 +406,18 @@ def resolve(group: Any, op: str) -> ProcessGroup | None:
 
 
 def destroy_process_group(group: Any = None) -> None:
-    """Leaves the job, or one group. What goes on is ended with an error."""
+    """Leaves the job, or one group of it. Operations that are under way fail on the other members.
+
+    Args:
+        group (ProcessGroup, optional): the group to leave; default: the job with all its groups.
+
+    Example:
+        >>> import lucid.distributed as dist
+        >>> dist.init_process_group(init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+        >>> dist.destroy_process_group()
+        >>> dist.is_initialized()
+        False
+    """
     if group is not None and group is not _state.world:
         if isinstance(group, ProcessGroup) and group in _state.groups:
             _state.groups.remove(group)
@@ -384,129 +434,6 @@ def destroy_process_group(group: Any = None) -> None:
 
 
 atexit.register(destroy_process_group)
-
-
-def get_rank(group: Any = None) -> int:
-    """This process's number in the group; -1 where it is not in it."""
-    found = resolve(group, "get_rank")
-    return -1 if found is None else found.rank()
-
-
-def get_world_size(group: Any = None) -> int:
-    """How many processes the group has; -1 where this one is not in it."""
-    found = resolve(group, "get_world_size")
-    return -1 if found is None else found.size()
-
-
-def get_backend(group: Any = None) -> str:
-    """The name of the group's backend."""
-    found = resolve(group, "get_backend")
-    if found is None:
-        raise errors.ValueError("get_backend: this process is not in the group")
-    return found.backend
-
-
-def get_process_group_ranks(group: Any = None) -> list[int]:
-    """The ranks in the job of the group's members."""
-    found = resolve(group, "get_process_group_ranks")
-    return [] if found is None else list(found.ranks)
-
-
-def get_global_rank(group: Any, group_rank: int) -> int:
-    """The rank in the job of a group's member."""
-    ranks = get_process_group_ranks(group)
-    if not 0 <= group_rank < len(ranks):
-        raise errors.ValueError(f"get_global_rank: group rank {group_rank} is not in the group of {len(ranks)}")
-    return ranks[group_rank]
-
-
-def get_group_rank(group: Any, global_rank: int) -> int:
-    """The number in a group of a rank of the job."""
-    found = resolve(group, "get_group_rank")
-    if found is None:
-        raise errors.ValueError("get_group_rank: this process is not in the group")
-    return found.local(global_rank, "get_group_rank")
-
-
-def get_node_local_rank(fallback_rank: int | None = None) -> int:
-    """This process's number on its machine, from LOCAL_RANK."""
-    text = os.environ.get("LOCAL_RANK")
-    if text is not None:
-        return int(text)
-    if fallback_rank is not None:
-        return int(fallback_rank)
-    raise errors.RuntimeError("LOCAL_RANK is not in the environment; pass fallback_rank")
-
-
-def new_group(
-    ranks: Sequence[int] | None = None,
-    timeout: datetime.timedelta | float | None = None,
-    backend: str | None = None,
-    pg_options: Any = None,
-    use_local_synchronization: bool = False,
-    group_desc: str | None = None,
-    device_id: Any = None,
-) -> Any:
-    """A group of some of the job's processes. Every process of the job calls it, in the same order.
-
-    Args:
-        ranks (Sequence[int], optional): Its members; all where it is None. They are numbered in ascending order,
-            as in PyTorch.
-        timeout (datetime.timedelta or float, optional): How long its operations may take; the job's where it is
-            None.
-        backend (str, optional): None, or the job's.
-        pg_options (object, optional): Must be None.
-        use_local_synchronization (bool, default: False): Accepted; nobody waits here, a ring is opened by its
-            first operation.
-        group_desc (str, optional): Accepted.
-        device_id (object, optional): Accepted.
-
-    Returns:
-        The group, or `GroupMember.NON_GROUP_MEMBER` where this process is not in it.
-
-    Raises:
-        ValueError: for ranks that do not exist, or are there twice, or another backend.
-    """
-    world = default_group("new_group")
-    if pg_options is not None:
-        raise errors.ValueError("new_group: pg_options must be None, MLX's backends have no options")
-    if backend is not None and _mlx_name(Backend(backend)) != _mlx_name(world.backend):
-        raise errors.ValueError(f"new_group: the job's backend is '{world.backend}', '{backend}' was asked for")
-    members = sorted(world.ranks if ranks is None else (int(r) for r in ranks))
-    if len(set(members)) != len(members):
-        raise errors.ValueError(f"new_group: ranks are there twice: {members}")
-    if not members or members[0] < 0 or members[-1] >= world.size():
-        raise errors.ValueError(f"new_group: the ranks {members} are not all of 0 to {world.size() - 1}")
-    number = next(_state.names)
-    if world.rank() not in members:
-        return GroupMember.NON_GROUP_MEMBER
-    return _make(members, f"group{number}", world.backend, seconds(timeout, _state.timeout))
-
-
-def new_subgroups(
-    group_size: int | None = None, group: Any = None, timeout: Any = None, backend: str | None = None, **_: Any
-) -> tuple[Any, list[Any]]:
-    """Groups of `group_size` neighbouring ranks. Returns this process's own, and all."""
-    world = get_world_size(group)
-    size = group_size or int(os.environ.get("LOCAL_WORLD_SIZE", str(world)))
-    if world % size:
-        raise errors.ValueError(f"new_subgroups: the world size {world} must be divisible by group_size={size}")
-    return new_subgroups_by_enumeration(
-        [list(range(i, i + size)) for i in range(0, world, size)], timeout=timeout, backend=backend
-    )
-
-
-def new_subgroups_by_enumeration(
-    ranks_per_subgroup_list: Sequence[Sequence[int]], timeout: Any = None, backend: str | None = None, **_: Any
-) -> tuple[Any, list[Any]]:
-    """Groups of the ranks that are listed. Returns this process's own, or None, and all."""
-    own, made = None, []
-    for ranks in ranks_per_subgroup_list:
-        one = new_group(ranks, timeout=timeout, backend=backend)
-        made.append(one)
-        if get_rank() in ranks:
-            own = one
-    return own, made
 
 
 def messages_to(source: int, target: int) -> _C._Group:

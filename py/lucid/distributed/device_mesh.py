@@ -7,27 +7,34 @@ from typing import Any
 
 import lucid
 from lucid import Tensor, errors
-from lucid.distributed._state import (
-    ProcessGroup,
-    get_rank,
-    get_world_size,
-    init_process_group,
-    is_initialized,
-    new_group,
-)
+from lucid.distributed._groups import get_rank, get_world_size, new_group
+from lucid.distributed._state import ProcessGroup, init_process_group, is_initialized
 
 __all__ = ["DeviceMesh", "init_device_mesh"]
 
 
 class DeviceMesh:
-    """Ranks of the job in a grid.
+    """The job's ranks in a grid: each dimension has a group for each row of ranks along it.
 
     Every process of the job makes the same meshes in the same order.
 
     Args:
-        device_type (str): The device that tensors are on: `cpu`, `gpu`.
-        mesh (object): The ranks, as nested lists or a tensor of integers.
-        mesh_dim_names (tuple[str, ...], optional): A name for each dimension.
+        device_type (str): the device that tensors are on: `cpu` or `gpu`.
+        mesh (Tensor or nested list of int): the ranks, of the grid's shape, such as `(data, model)`.
+        mesh_dim_names (tuple of str, optional): a name for each dimension, which `mesh[name]` and `get_group(name)`
+            take.
+
+    Raises:
+        ValueError: there are more or fewer names than dimensions.
+
+    Example:
+        >>> import lucid.distributed as dist
+        >>> from lucid.distributed.device_mesh import DeviceMesh
+        >>> dist.init_process_group(init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+        >>> mesh = DeviceMesh("cpu", [[0]], mesh_dim_names=("data", "model"))
+        >>> mesh.size(0), mesh.get_local_rank("model")
+        (1, 0)
+        >>> dist.destroy_process_group()
     """
 
     def __init__(
@@ -140,7 +147,27 @@ class DeviceMesh:
 def init_device_mesh(
     device_type: str, mesh_shape: tuple[int, ...], *, mesh_dim_names: tuple[str, ...] | None = None
 ) -> DeviceMesh:
-    """A mesh of all processes of the job, in order. Makes the job where there is none."""
+    """Makes a mesh of all processes of the job, in the order of their ranks. Makes the job where there is none.
+
+    Args:
+        device_type (str): the device that tensors are on: `cpu` or `gpu`.
+        mesh_shape (tuple of int): the grid's sizes, whose product is the world size.
+        mesh_dim_names (tuple of str, optional): a name for each dimension.
+
+    Returns:
+        DeviceMesh: the mesh; the rank at `(i, j)` is `i * mesh_shape[1] + j`.
+
+    Raises:
+        ValueError: the product of `mesh_shape` is not the world size.
+
+    Example:
+        >>> import lucid.distributed as dist
+        >>> dist.init_process_group(init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+        >>> mesh = dist.init_device_mesh("cpu", (1, 1), mesh_dim_names=("data", "model"))
+        >>> mesh["data"].size()
+        1
+        >>> dist.destroy_process_group()
+    """
     if not is_initialized():
         init_process_group()
     if math.prod(mesh_shape) != get_world_size():

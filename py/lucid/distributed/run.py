@@ -297,7 +297,24 @@ def _run_worker(arguments: list[str]) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs the command line, and returns the exit status."""
+    """Starts a program as several processes: `python -m lucid.distributed.run --nproc-per-node 2 train.py`.
+
+    Args:
+        argv (list of str, optional): the command line's arguments. Default: `sys.argv[1:]`. `--help` lists them.
+
+    Returns:
+        int: the exit status: 0 where every process ended with 0, 130 after an interrupt.
+
+    Raises:
+        SystemExit: the arguments do not make sense together.
+
+    Example:
+        >>> from lucid.distributed.run import main
+        >>> main(["--help"])
+        Traceback (most recent call last):
+        ...
+        SystemExit: 0
+    """
     argv = sys.argv[1:] if argv is None else argv
     if argv[:1] == ["--lucid-worker"]:
         _run_worker(argv[1:])

@@ -145,18 +145,31 @@ class Store:
 
 
 class TCPStore(Store):
-    """A store that one process serves over TCP.
+    """A key-value store that one process serves over TCP.
 
-    Differences from PyTorch: a client without the token is refused.
+    Differences from PyTorch: the server refuses a client that does not present the job's token.
 
     Args:
-        host_name (str): Where the server is.
-        port (int, default: 0): Its port; 0 for a server takes one that is free.
-        world_size (int, optional): How many processes use it; taken as it is and not checked.
-        is_master (bool, default: False): Whether this process is the server, too.
-        timeout (datetime.timedelta or float, optional): How long connecting, `get` and `wait` may take.
-        wait_for_workers (bool, default: True): Accepted; clients wait for the server by themselves.
-        token (str, optional): What clients have to present; see the module.
+        host_name (str): the host that the server listens on, or is found at.
+        port (int, optional): its port; a server takes a free one for 0, and has it as `port`. Default: 0.
+        world_size (int, optional): how many processes use the store; not checked.
+        is_master (bool, optional): whether this process is the server, too. Default: False.
+        timeout (datetime.timedelta or float, optional): how long connecting, `get` and `wait` may take. Default: 300 s.
+        wait_for_workers (bool, optional): accepted; clients wait for the server by themselves.
+        token (str, optional): the secret that clients present. Default: LUCID_DISTRIBUTED_TOKEN, or, on this machine
+            alone, a file that only this user can read.
+
+    Raises:
+        DistBackendError: the server cannot listen, or does not answer within the timeout.
+
+    Example:
+        >>> from lucid.distributed import TCPStore
+        >>> store = TCPStore("127.0.0.1", is_master=True)
+        >>> store.set("epoch", "3")
+        >>> store.get("epoch")
+        b'3'
+        >>> store.add("workers", 1), store.add("workers", 1)
+        (1, 2)
     """
 
     def __init__(
@@ -192,7 +205,20 @@ class _JobStore(Store):
 
 
 class PrefixStore(Store):
-    """Another store's keys that begin with `prefix/`."""
+    """A part of another store: each key gets a prefix, so that several users do not meet in one key.
+
+    Args:
+        prefix (str): put before each key, with a slash.
+        store (Store): where the values are.
+
+    Example:
+        >>> from lucid.distributed import PrefixStore, TCPStore
+        >>> whole = TCPStore("127.0.0.1", is_master=True)
+        >>> part = PrefixStore("data", whole)
+        >>> part.set("epoch", "3")
+        >>> whole.get("data/epoch")
+        b'3'
+    """
 
     def __init__(self, prefix: str, store: Store) -> None:
         super().__init__()
@@ -250,11 +276,23 @@ def _answer(values: dict[bytes, bytes], verb: str, fields: list[bytes]) -> bytes
 
 
 class FileStore(Store):
-    """A store in a file that all processes see, which a lock keeps whole.
+    """A key-value store in a file that all processes can see; a lock on the file orders their writes.
 
     Args:
-        file_name (str): The file; made where it is not there.
-        world_size (int, default: -1): How many processes use it; taken as it is.
+        file_name (str): the file's path; the file is made where there is none, readable by this user alone.
+        world_size (int, optional): how many processes use the store; not checked. Default: -1, not known.
+
+    Raises:
+        OSError: the file cannot be made.
+
+    Example:
+        >>> import tempfile
+        >>> from lucid.distributed import FileStore
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     store = FileStore(f"{folder}/store", 1)
+        ...     store.set("epoch", "3")
+        ...     store.get("epoch")
+        b'3'
     """
 
     def __init__(self, file_name: str, world_size: int = -1) -> None:

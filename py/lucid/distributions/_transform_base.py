@@ -269,6 +269,14 @@ class ComposeTransform(Transform):
         return (self.parts,)
 
     def __call__(self, x: Tensor) -> Tensor:
+        """Gives the transform of `x` by each part, in order.
+
+        Args:
+            x (Tensor): of any shape that the parts take.
+
+        Returns:
+            Tensor: of `forward_shape(x.shape)`.
+        """
         for part in self.parts:
             x = part(x)
         return x

@@ -66,13 +66,13 @@ class ConstraintRegistry:
         """Gives the transform into a constraint's region.
 
         Args:
-            constraint (Constraint): the constraint.
+            constraint (Constraint): the region, such as `constraints.positive`.
 
         Returns:
-            Transform: from unconstrained numbers.
+            Transform: from unconstrained numbers into the region.
 
         Raises:
-            NotImplementedError: if none is registered for its kind.
+            NotImplementedError: none is registered for the constraint's kind.
         """
         factory = self._registry.get(type(constraint))
         if factory is None:

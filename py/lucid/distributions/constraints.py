@@ -11,6 +11,16 @@ from typing import Any
 
 import lucid
 from lucid import Tensor
+from lucid.distributions._constraint_base import Constraint
+from lucid.distributions._matrix_constraints import (
+    _CorrCholesky,
+    _LowerCholesky,
+    _LowerTriangular,
+    _PositiveDefinite,
+    _PositiveSemidefinite,
+    _Square,
+    _Symmetric,
+)
 
 __all__ = [
     "Constraint",
@@ -48,50 +58,22 @@ __all__ = [
 ]
 
 
-class Constraint:
-    """A region of values; the base class of all constraints.
+class _Dependent(Constraint):
+    """A region that depends on other parameters, so that nothing is checked against it. Called, it gives one with known
+    attributes.
 
-    Attributes:
-        is_discrete (bool): whether the region is discrete. Default: False.
-        event_dim (int): how many of the last dimensions make one event. Default: 0.
+    Args:
+        is_discrete (bool, optional): whether the region is one of integers. Default: not known.
+        event_dim (int, optional): how many of the last dimensions make one event. Default: not known.
+
+    Returns:
+        Constraint: the dependent constraint with these attributes.
 
     Example:
         >>> from lucid.distributions import constraints
-        >>> constraints.positive.check(lucid.tensor([-1.0, 1.0]))
-        tensor([False,  True])
+        >>> constraints.dependent(is_discrete=True, event_dim=1).event_dim
+        1
     """
-
-    is_discrete: Any = False
-    event_dim: Any = 0
-    #: The numbers or tensors that the region depends on, for `repr`.
-    _bounds: tuple[str, ...] = ()
-
-    def check(self, value: Tensor) -> Tensor:
-        """Says which events are in the region.
-
-        Args:
-            value (Tensor): events, of shape `(..., *event)`.
-
-        Returns:
-            Tensor: bool, without the last `event_dim` dimensions.
-
-        Example:
-            >>> from lucid.distributions import constraints
-            >>> constraints.simplex.check(lucid.tensor([0.25, 0.75]))
-            tensor(True)
-        """
-        raise NotImplementedError
-
-    def __repr__(self) -> str:
-        bounds = ", ".join(f"{name}={getattr(self, name)}" for name in self._bounds)
-        return f"{self.__class__.__name__.removeprefix('_')}({bounds})"
-
-
-# ---- what depends on others ------------------------------------------------------------------------------------------
-
-
-class _Dependent(Constraint):
-    """Stands for a region that depends on other parameters, and that nothing is checked against."""
 
     def __init__(self, *, is_discrete: Any = NotImplemented, event_dim: Any = NotImplemented) -> None:
         self._is_discrete = is_discrete
@@ -189,11 +171,14 @@ class _Wrapped(Constraint):
 
 
 class _IndependentConstraint(_Wrapped):
-    """Takes further dimensions into the event, which is inside where all its parts are.
+    """Takes further dimensions into the event, which is inside where all its elements are.
 
     Args:
-        base_constraint (Constraint): the constraint of each part.
-        reinterpreted_batch_ndims (int): how many dimensions more an event has.
+        base_constraint (Constraint): the constraint of each element.
+        reinterpreted_batch_ndims (int): how many dimensions more an event has; at least 0.
+
+    Raises:
+        AssertionError: `base_constraint` is no constraint, or `reinterpreted_batch_ndims` no int of at least 0.
 
     Example:
         >>> from lucid.distributions import constraints
@@ -268,7 +253,17 @@ class _Bounded(Constraint):
 
 
 class _IntegerInterval(_Bounded):
-    """The integers from `lower_bound` to `upper_bound`, both included."""
+    """The integers from `lower_bound` to `upper_bound`, both included.
+
+    Args:
+        lower_bound (number or Tensor): the least; a tensor broadcasts with the values.
+        upper_bound (number or Tensor): the greatest; a tensor broadcasts with the values.
+
+    Example:
+        >>> from lucid.distributions import constraints
+        >>> constraints.integer_interval(0, 3).check(lucid.tensor([0.0, 1.5, 4.0]))
+        tensor([ True, False, False])
+    """
 
     is_discrete = True
     lower_bound: Any
@@ -315,7 +310,16 @@ class _Real(Constraint):
 
 
 class _GreaterThan(_Bounded):
-    """The numbers above `lower_bound`."""
+    """The numbers `x > lower_bound`.
+
+    Args:
+        lower_bound (number or Tensor): the bound, which is outside; a tensor broadcasts with the values.
+
+    Example:
+        >>> from lucid.distributions import constraints
+        >>> constraints.greater_than(0.0).check(lucid.tensor([0.0, 1.0]))
+        tensor([False,  True])
+    """
 
     lower_bound: Any
 
@@ -327,14 +331,32 @@ class _GreaterThan(_Bounded):
 
 
 class _GreaterThanEq(_GreaterThan):
-    """The numbers from `lower_bound` on."""
+    """The numbers `x >= lower_bound`.
+
+    Args:
+        lower_bound (number or Tensor): the bound, which is inside; a tensor broadcasts with the values.
+
+    Example:
+        >>> from lucid.distributions import constraints
+        >>> constraints.greater_than_eq(0.0).check(lucid.tensor([0.0, -1.0]))
+        tensor([ True, False])
+    """
 
     def check(self, value: Tensor) -> Tensor:
         return value >= self.lower_bound
 
 
 class _LessThan(_Bounded):
-    """The numbers below `upper_bound`."""
+    """The numbers `x < upper_bound`.
+
+    Args:
+        upper_bound (number or Tensor): the bound, which is outside; a tensor broadcasts with the values.
+
+    Example:
+        >>> from lucid.distributions import constraints
+        >>> constraints.less_than(1.0).check(lucid.tensor([0.0, 1.0]))
+        tensor([ True, False])
+    """
 
     upper_bound: Any
 
@@ -346,7 +368,17 @@ class _LessThan(_Bounded):
 
 
 class _Interval(_Bounded):
-    """The numbers from `lower_bound` to `upper_bound`, both included."""
+    """The numbers `lower_bound <= x <= upper_bound`.
+
+    Args:
+        lower_bound (number or Tensor): the least; a tensor broadcasts with the values.
+        upper_bound (number or Tensor): the greatest; a tensor broadcasts with the values.
+
+    Example:
+        >>> from lucid.distributions import constraints
+        >>> constraints.interval(-1.0, 1.0).check(lucid.tensor([-1.0, 0.0, 2.0]))
+        tensor([ True,  True, False])
+    """
 
     lower_bound: Any
     upper_bound: Any
@@ -359,7 +391,17 @@ class _Interval(_Bounded):
 
 
 class _HalfOpenInterval(_Interval):
-    """The numbers from `lower_bound` to before `upper_bound`."""
+    """The numbers `lower_bound <= x < upper_bound`.
+
+    Args:
+        lower_bound (number or Tensor): the least, which is inside; a tensor broadcasts with the values.
+        upper_bound (number or Tensor): the bound above, which is outside; a tensor broadcasts with the values.
+
+    Example:
+        >>> from lucid.distributions import constraints
+        >>> constraints.half_open_interval(0.0, 1.0).check(lucid.tensor([0.0, 1.0]))
+        tensor([ True, False])
+    """
 
     def check(self, value: Tensor) -> Tensor:
         return (value >= self.lower_bound) & (value < self.upper_bound)
@@ -388,7 +430,16 @@ class _Simplex(Constraint):
 
 
 class _Multinomial(_Bounded):
-    """Vectors of numbers that are not negative and sum to `upper_bound` at the most."""
+    """Vectors of counts: numbers that are not negative and sum to at most `upper_bound`.
+
+    Args:
+        upper_bound (int or Tensor): the greatest sum; a tensor broadcasts with the sums.
+
+    Example:
+        >>> from lucid.distributions import constraints
+        >>> constraints.multinomial(3).check(lucid.tensor([[1.0, 2.0], [2.0, 2.0]]))
+        tensor([ True, False])
+    """
 
     is_discrete = True
     event_dim = 1
@@ -402,75 +453,6 @@ class _Multinomial(_Bounded):
 
     def __repr__(self) -> str:
         return "Multinomial()"
-
-
-class _LowerTriangular(Constraint):
-    """Matrices that are zero above the diagonal."""
-
-    event_dim = 2
-
-    def check(self, value: Tensor) -> Tensor:
-        return (value.tril() == value).all(-1).all(-1)
-
-
-class _LowerCholesky(_LowerTriangular):
-    """Lower triangular matrices with a positive diagonal."""
-
-    def check(self, value: Tensor) -> Tensor:
-        return super().check(value) & (value.diagonal(dim1=-2, dim2=-1) > 0).all(-1)
-
-
-class _CorrCholesky(_LowerCholesky):
-    """Lower triangular matrices with a positive diagonal whose rows have length 1: factors of correlation matrices."""
-
-    def check(self, value: Tensor) -> Tensor:
-        # Each element of a row may be off by an epsilon, or some.
-        tolerance = lucid.finfo(value.dtype).eps * value.size(-1) * 10
-        length = value.detach().square().sum(-1).sqrt()
-        return super().check(value) & ((length - 1.0).abs() <= tolerance).all(-1)
-
-
-class _Square(Constraint):
-    """Square matrices."""
-
-    event_dim = 2
-
-    def check(self, value: Tensor) -> Tensor:
-        is_square = value.shape[-2] == value.shape[-1]
-        return lucid.full(value.shape[:-2], is_square, dtype=lucid.bool, device=value.device)
-
-
-class _Symmetric(_Square):
-    """Symmetric matrices."""
-
-    def check(self, value: Tensor) -> Tensor:
-        is_square = super().check(value)
-        if not bool(is_square.all()):
-            return is_square
-        return lucid.isclose(value, value.mT, atol=1e-6).all(-2).all(-1)
-
-
-class _PositiveSemidefinite(_Symmetric):
-    """Symmetric matrices without negative eigenvalues."""
-
-    def check(self, value: Tensor) -> Tensor:
-        is_symmetric = super().check(value)
-        if not bool(is_symmetric.all()):
-            return is_symmetric
-        return lucid.linalg.eigvalsh(value).ge(0).all(-1)
-
-
-class _PositiveDefinite(_Symmetric):
-    """Symmetric matrices that have a Cholesky factor."""
-
-    def check(self, value: Tensor) -> Tensor:
-        is_symmetric = super().check(value)
-        if not bool(is_symmetric.all()):
-            return is_symmetric
-        return lucid.linalg.cholesky_ex(value).info.eq(0)
-
-
-# ---- several constraints along a dimension ---------------------------------------------------------------------------
 
 
 class _Several(Constraint):
@@ -494,12 +476,15 @@ class _Several(Constraint):
 
 
 class _Cat(_Several):
-    """Constraints of consecutive pieces along a dimension.
+    """Different constraints for consecutive slices along a dimension.
 
     Args:
-        cseq (sequence of Constraint): one for each piece.
-        dim (int, default: 0): the dimension.
-        lengths (sequence of int, optional): the pieces' sizes.
+        cseq (sequence of Constraint): one for each slice.
+        dim (int, optional): the dimension. Default: 0.
+        lengths (sequence of int, optional): the slices' sizes. Default: 1 each.
+
+    Raises:
+        AssertionError: there are not as many lengths as constraints.
 
     Example:
         >>> from lucid.distributions import constraints

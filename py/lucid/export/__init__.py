@@ -32,17 +32,18 @@ def export(
     """Records a call of a function or module as a program that runs without Python.
 
     Args:
-        mod: a function or module. A module's parameters and buffers are the program's weights, by name; other tensors
-            that it reads are kept as constants.
-        args: a tuple of arguments. Tensors are the program's inputs; other values are part of it.
-        kwargs: arguments by name.
-        dynamic_shapes: which sizes may vary: a dict from argument name (or a tuple, by position) to a dict from
-            dimension to `Dim`, or a tuple with a `Dim` or `None` per dimension. `Dim.AUTO` and `Dim.DYNAMIC` name one
-            by themselves.
-        strict, preserve_module_call_signature: taken, as in PyTorch.
+        mod (callable): a function or module. A module's parameters and buffers are the program's weights, by name;
+            other tensors that it reads are kept as constants.
+        args (tuple): the arguments of a call. Tensors are the program's inputs; other values are part of it.
+        kwargs (dict, optional): arguments by name. Default: none.
+        dynamic_shapes (dict or tuple, optional): which sizes may vary: from argument name (or, a tuple, by position) to
+            a dict from dimension to `Dim`, or a tuple with a `Dim` or None per dimension. `Dim.AUTO` and `Dim.DYNAMIC`
+            name one by themselves. Default: none varies.
+        strict (bool, optional): accepted for PyTorch's sake.
+        preserve_module_call_signature (sequence of str, optional): accepted for PyTorch's sake.
 
     Returns:
-        The program.
+        ExportedProgram: the graph with its weights; `module()` runs it, `save` writes it.
 
     Raises:
         TypeError: `args` is no tuple, or `mod` cannot be called.
@@ -66,15 +67,27 @@ def export(
 
 
 def save(ep: ExportedProgram, f: Any, *, extra_files: Any = None, opset_version: Any = None) -> None:
-    """Writes a program to a file.
+    """Writes a program to a file that `load` and Rust programs read.
 
     Args:
-        ep: the program.
-        f: a path, or a binary file that is open for writing.
-        extra_files: text by name, kept beside the program.
+        ep (ExportedProgram): what `export` gives.
+        f (str, os.PathLike or binary file): where it is written.
+        extra_files (dict of str to str, optional): further text by name, kept in the file. Default: none.
+        opset_version (dict, optional): accepted for PyTorch's sake.
 
     Raises:
         TypeError: `ep` is no program.
+
+    Example:
+        >>> import io
+        >>> program = lucid.export.export(lambda x: x * 2, (lucid.ones(2),))
+        >>> file = io.BytesIO()
+        >>> lucid.export.save(program, file, extra_files={"note": "doubles"})
+        >>> _ = file.seek(0)
+        >>> texts = {"note": ""}
+        >>> _ = lucid.export.load(file, extra_files=texts)
+        >>> texts
+        {'note': 'doubles'}
     """
     if not isinstance(ep, ExportedProgram):
         raise errors.TypeError(f"export.save(): expected an ExportedProgram, got {type(ep).__name__}")
@@ -91,15 +104,16 @@ def save(ep: ExportedProgram, f: Any, *, extra_files: Any = None, opset_version:
 
 
 def load(f: Any, *, extra_files: Any = None, expected_opset_version: Any = None, device: Any = None) -> ExportedProgram:
-    """Reads a program.
+    """Reads a program that `save` or `save_compiled` wrote.
 
     Args:
-        f: a path, or a binary file that is open for reading.
-        extra_files: a dict whose keys' texts are filled in.
-        device: where it runs. Default: where it was exported, or the cpu.
+        f (str, os.PathLike or binary file): the file to read.
+        extra_files (dict of str to str, optional): its keys' texts are filled in. Default: none.
+        expected_opset_version (dict, optional): accepted for PyTorch's sake.
+        device (device or str, optional): where it runs. Default: where it was exported, or the CPU.
 
     Returns:
-        The program.
+        ExportedProgram: the graph with its weights.
 
     Raises:
         LucidError: the file cannot be read, is of another format or version, or is damaged.

@@ -22,12 +22,12 @@ class _Hint:
 
 
 class Dim:
-    """A size that varies.
+    """A size that may vary from call to call of an exported program.
 
     Args:
-        name: an identifier; dimensions of one name have one size.
-        min: the smallest size. Default: 2, since a size of 1 broadcasts.
-        max: the largest size. Default: four times the size at hand, at least 64.
+        name (str): an identifier; dimensions of one name have one size.
+        min (int, optional): the smallest size. Default: 2, since a size of 1 broadcasts.
+        max (int, optional): the largest size. Default: four times the size at hand, at least 64.
 
     Raises:
         ValueError: no identifier, or no sizes between `min` and `max`.
@@ -56,7 +56,18 @@ class Dim:
 
 
 def dims(*names: str, min: int | None = None, max: int | None = None) -> tuple[Dim, ...]:
-    """Several `Dim`s.
+    """Makes several `Dim`s of one range.
+
+    Args:
+        names (str): an identifier for each.
+        min (int, optional): the smallest size of each. Default: 2.
+        max (int, optional): the largest size of each. Default: four times the size at hand, at least 64.
+
+    Returns:
+        tuple of Dim: one for each name.
+
+    Raises:
+        ValueError: a name is no identifier, or there are no sizes between `min` and `max`.
 
     Example:
         >>> [d.__name__ for d in lucid.export.dims("batch", "time")]
@@ -117,13 +128,26 @@ def constant_of_json(data: Any) -> Any:
 
 
 class ExportedProgram:
-    """A graph with its weights, as `torch.export.ExportedProgram`.
+    """A graph with its weights, which runs without the Python code that it was recorded from.
 
-    Made by `export` and `load`.
+    `export` and `load` make it.
+
+    Args:
+        made (native program): the engine's graph with its description.
 
     Attributes:
-        input_names: the tensors that it takes, in order.
-        range_constraints: by name of a `Dim` its smallest and largest size.
+        input_names (list of str): the tensors that it takes, in order.
+        range_constraints (dict of str to tuple): by name of a `Dim` its smallest and largest size.
+
+    Raises:
+        RuntimeError: the description does not fit the graph.
+
+    Example:
+        >>> program = lucid.export.export(lambda x: x.exp(), (lucid.zeros(2),))
+        >>> program.input_names
+        ['x']
+        >>> program.module()(lucid.zeros(2))
+        tensor([1., 1.])
     """
 
     def __init__(self, made: _C._Exported) -> None:

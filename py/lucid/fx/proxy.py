@@ -107,7 +107,17 @@ class Proxy:
 
 
 class Attribute(Proxy):
-    """An attribute of a proxy: a call of it is one `call_method` node, anything else takes it by `getattr`."""
+    """An attribute of a proxy: a call of it records one `call_method` node, anything else takes it by `getattr`.
+
+    Args:
+        root (Proxy): the proxy that it is an attribute of.
+        attr (str): its name.
+
+    Example:
+        >>> traced = lucid.fx.symbolic_trace(lambda x: x.relu())
+        >>> [node.target for node in traced.graph.nodes if node.op == "call_method"]
+        ['relu']
+    """
 
     def __init__(self, root: Proxy, attr: str) -> None:
         self.root, self.attr, self.tracer = root, attr, root.tracer

@@ -13,7 +13,19 @@ __all__ = ["Match", "replace_pattern"]
 
 
 class Match(NamedTuple):
-    """A place where a pattern matched."""
+    """A place where a pattern matched in a graph.
+
+    Args:
+        anchor (Node): the node that gives the pattern's result.
+        nodes_map (dict of Node to object): by the pattern's node the node, or value, of the graph.
+
+    Example:
+        >>> from lucid.fx.subgraph_rewriter import replace_pattern
+        >>> traced = lucid.fx.symbolic_trace(lambda x: (x + 1).relu())
+        >>> matches = replace_pattern(traced, lambda x: x.relu(), lambda x: x.sigmoid())
+        >>> len(matches), traced(lucid.tensor([-1.0]))
+        (1, tensor([0.5000]))
+    """
 
     anchor: Node
     nodes_map: dict[Node, Any]

@@ -12,8 +12,7 @@ import contextlib
 import types
 import typing
 import weakref
-from collections import namedtuple
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final, TypeVar, Union, get_args, get_origin
 
 import lucid
@@ -23,6 +22,24 @@ from lucid.jit import annotations as annotations
 from lucid.jit._future import Future as Future
 from lucid.jit._future import fork as fork
 from lucid.jit._future import wait as wait
+from lucid.jit._markers import _overload as _overload
+from lucid.jit._markers import _overload_method as _overload_method
+from lucid.jit._markers import _script_if_tracing as _script_if_tracing
+from lucid.jit._markers import export as export
+from lucid.jit._markers import ignore as ignore
+from lucid.jit._markers import interface as interface
+from lucid.jit._markers import script_if_tracing as script_if_tracing
+from lucid.jit._markers import script_method as script_method
+from lucid.jit._markers import unused as unused
+from lucid.jit._switches import enable_onednn_fusion as enable_onednn_fusion
+from lucid.jit._switches import freeze as freeze
+from lucid.jit._switches import fuser as fuser
+from lucid.jit._switches import onednn_fusion_enabled as onednn_fusion_enabled
+from lucid.jit._switches import optimize_for_inference as optimize_for_inference
+from lucid.jit._switches import optimized_execution as optimized_execution
+from lucid.jit._switches import run_frozen_optimizations as run_frozen_optimizations
+from lucid.jit._switches import set_fusion_strategy as set_fusion_strategy
+from lucid.jit._switches import strict_fusion as strict_fusion
 from lucid.nn.modules.module import Module
 from lucid.utils import _pytree
 
@@ -76,8 +93,22 @@ __all__ = [
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
-Attribute = namedtuple("Attribute", ["value", "type"])
-"""A value and its type, for attributes of modules."""
+
+class Attribute(typing.NamedTuple):
+    """A value with its type, for attributes of modules that PyTorch's script compiler would see.
+
+    Args:
+        value (object): the attribute's value.
+        type (type): its type, such as `List[int]`.
+
+    Example:
+        >>> lucid.jit.Attribute(3, int).value
+        3
+    """
+
+    value: Any
+    type: Any
+
 
 
 class Error(RuntimeError):
@@ -301,71 +332,6 @@ def trace_module(
     return mod
 
 
-def _marker(fn: Any, name: str) -> Any:
-    """A decorator that may be used with and without parentheses, and that returns its function."""
-    if callable(fn):
-        return fn
-    if not builtins.isinstance(fn, bool):
-        raise errors.RuntimeError(f"Argument to @lucid.jit.{name} must be a bool or a function but got {fn}")
-    return lambda given: given
-
-
-def ignore(drop: Any = False, **kwargs: Any) -> Any:
-    """Marks a function that PyTorch's script compiler calls as Python. Returns the function; also used as `@ignore()`.
-
-    Args:
-        drop (object, default: False): the function, or a bool as PyTorch takes it.
-
-    Raises:
-        RuntimeError: `drop` is neither.
-    """
-    return _marker(drop, "ignore")
-
-
-def unused(fn: F) -> F:
-    """Marks a method that PyTorch's script compiler leaves out. Returns the method, which can be called here."""
-    return fn
-
-
-def export(fn: F) -> F:
-    """Marks a method that PyTorch's script compiler compiles too. Returns the method."""
-    return fn
-
-
-def interface(obj: T) -> T:
-    """Marks a class as an interface of modules. Returns the class.
-
-    Raises:
-        RuntimeError: `obj` is no class.
-    """
-    if not builtins.isinstance(obj, type):
-        raise errors.RuntimeError("interface must be applied to a class")
-    return obj
-
-
-def script_method(fn: F) -> F:
-    """Marks a method of a `ScriptModule` that PyTorch compiles. Returns the method."""
-    return fn
-
-
-def script_if_tracing(fn: F) -> F:
-    """Marks a function that PyTorch compiles while it traces. Returns the function."""
-    return fn
-
-
-_script_if_tracing = script_if_tracing
-
-
-def _overload(func: F) -> F:
-    """Marks a signature of an overloaded function, as `typing.overload`. Returns the function."""
-    return func
-
-
-def _overload_method(func: F) -> F:
-    """Marks a signature of an overloaded method, as `typing.overload`. Returns the method."""
-    return func
-
-
 def is_scripting() -> bool:
     """Whether a script is being compiled or run: `False`."""
     return False
@@ -377,7 +343,20 @@ def is_tracing() -> bool:
 
 
 def annotate(the_type: Any, the_value: T) -> T:
-    """Returns the value, whose type a script would be told."""
+    """Gives back a value, whose type PyTorch's script compiler would be told.
+
+    Args:
+        the_type (type): such as `List[int]`; not checked.
+        the_value (object): any value.
+
+    Returns:
+        object: `the_value` itself.
+
+    Example:
+        >>> from typing import List
+        >>> lucid.jit.annotate(List[int], [])
+        []
+    """
     return the_value
 
 
@@ -435,9 +414,8 @@ def save(m: Any, f: Any, _extra_files: Any = None) -> None:
     """Writes what was given to `trace` as a file: its graph for the example inputs, and its weights.
 
     Args:
-        m: a function or module that was traced, or what `load` gave.
-        f: a path, or a binary file that is open for writing.
-        _extra_files: text by name, kept beside it.
+        m (callable): a function or module that was traced, or what `load` gave.
+        f (str, os.PathLike or binary file): where it is written.
 
     Raises:
         NotImplementedError: `m` was not traced; there are no scripts. `lucid.save` writes state dicts and modules.
@@ -471,12 +449,22 @@ def load(f: Any, map_location: Any = None, _extra_files: Any = None, _restore_sh
     """Reads what `save` wrote, as a module.
 
     Args:
-        f: a path, or a binary file that is open for reading.
-        map_location: the device that it runs on.
-        _extra_files: a dict whose keys' texts are filled in.
+        f (str, os.PathLike or binary file): the file to read.
+        map_location (device or str, optional): the device that it runs on. Default: the one that it was traced on.
+
+    Returns:
+        Module: called like what was traced, with tensors of the traced shapes.
 
     Raises:
         LucidError: the file cannot be read, or is none of `lucid.export`'s: TorchScript is not run.
+
+    Example:
+        >>> import io
+        >>> file = io.BytesIO()
+        >>> lucid.jit.save(lucid.jit.trace(lambda x: x * 2, lucid.ones(2)), file)
+        >>> _ = file.seek(0)
+        >>> lucid.jit.load(file)(lucid.tensor([1.0, 3.0]))
+        tensor([2., 6.])
     """
     from lucid import export as exporting
 
@@ -484,95 +472,63 @@ def load(f: Any, map_location: Any = None, _extra_files: Any = None, _restore_sh
 
 
 def save_jit_module_to_flatbuffer(m: Any, f: Any, _extra_files: Any = None) -> None:
-    """Writes a scripted module in PyTorch.
+    """Refuses to write a scripted module: there are none. `save` writes traced ones.
+
+    Args:
+        m (Module): what PyTorch's `script` gives.
+        f (str or binary file): where PyTorch writes it.
 
     Raises:
-        NotImplementedError: always; see `save`.
+        NotImplementedError: always.
+
+    Example:
+        >>> lucid.jit.save_jit_module_to_flatbuffer(lucid.nn.Linear(2, 2), "net.ff")
+        Traceback (most recent call last):
+        ...
+        lucid.errors.NotImplementedError: save_jit_module_to_flatbuffer(): there are no scripts; ...
     """
     raise errors.NotImplementedError(f"save_jit_module_to_flatbuffer(): {_SAVED}")
 
 
 def jit_module_from_flatbuffer(f: Any) -> Any:
-    """Reads a scripted module in PyTorch.
+    """Refuses to read a scripted module: there are none. `load` reads traced ones.
+
+    Args:
+        f (str or binary file): what PyTorch wrote.
+
+    Returns:
+        Module: nothing here; the scripted module in PyTorch.
 
     Raises:
-        NotImplementedError: always; see `load`.
+        NotImplementedError: always.
+
+    Example:
+        >>> lucid.jit.jit_module_from_flatbuffer("net.ff")
+        Traceback (most recent call last):
+        ...
+        lucid.errors.NotImplementedError: jit_module_from_flatbuffer(): there are no scripts; ...
     """
     raise errors.NotImplementedError(f"jit_module_from_flatbuffer(): {_SAVED}")
 
 
 def export_opnames(m: Any) -> list[str]:
-    """Lists the ops of a scripted module in PyTorch.
+    """Refuses to list the ops of a scripted module: there are none. `lucid.profile()` counts the ops of a call.
+
+    Args:
+        m (Module): what PyTorch's `script` gives.
+
+    Returns:
+        list of str: nothing here; the ops' names in PyTorch.
 
     Raises:
-        NotImplementedError: always; `lucid.profile()` counts the ops of a call.
+        NotImplementedError: always.
+
+    Example:
+        >>> lucid.jit.export_opnames(lucid.nn.Linear(2, 2))
+        Traceback (most recent call last):
+        ...
+        lucid.errors.NotImplementedError: export_opnames(): there are no scripts; ...
     """
     raise errors.NotImplementedError("export_opnames(): there are no scripts; lucid.profile() counts the ops of a call")
 
 
-def freeze(mod: T, preserved_attrs: Any = None, optimize_numerics: bool = True) -> T:
-    """Returns a module as it is.
-
-    Raises:
-        RuntimeError: it is in training mode, which PyTorch refuses too.
-    """
-    if getattr(mod, "training", False):
-        raise errors.RuntimeError(
-            "Freezing is currently only implemented for modules in eval mode. "
-            "Please call .eval() on your module before freezing."
-        )
-    return mod
-
-
-def optimize_for_inference(mod: T, other_methods: Any = None) -> T:
-    """Returns a module as it is, in eval mode if it is a `Module`."""
-    return mod.eval() if builtins.isinstance(mod, Module) else mod
-
-
-def _without_effect(name: str) -> None:
-    warn_once(f"jit.{name}", f"jit.{name}: changes nothing; there is no compiler of scripts")
-
-
-def run_frozen_optimizations(mod: Any, optimize_numerics: bool = True, preserved_methods: Any = None) -> None:
-    """A pass of PyTorch's compiler of scripts; warns once that it changes nothing."""
-    _without_effect("run_frozen_optimizations")
-
-
-def set_fusion_strategy(strategy: list[tuple[str, int]]) -> list[tuple[str, int]]:
-    """A switch of PyTorch's compiler of scripts; warns once that it changes nothing, and returns what it is given."""
-    _without_effect("set_fusion_strategy")
-    return strategy
-
-
-def enable_onednn_fusion(enabled: bool) -> None:
-    """A switch of PyTorch's compiler of scripts; warns once that it changes nothing."""
-    _without_effect("enable_onednn_fusion")
-
-
-def onednn_fusion_enabled() -> bool:
-    """Whether oneDNN fuses scripts: `False`."""
-    return False
-
-
-@contextlib.contextmanager
-def fuser(name: str) -> Iterator[None]:
-    """A block with another fuser of scripts in PyTorch; warns once that it changes nothing."""
-    _without_effect("fuser")
-    yield
-
-
-@contextlib.contextmanager
-def optimized_execution(should_optimize: bool) -> Iterator[None]:
-    """A block with or without optimisation of scripts in PyTorch; warns once that it changes nothing."""
-    _without_effect("optimized_execution")
-    yield
-
-
-class strict_fusion:
-    """A block in which PyTorch's compiler of scripts must fuse all ops; warns once that it changes nothing."""
-
-    def __enter__(self) -> None:
-        _without_effect("strict_fusion")
-
-    def __exit__(self, *exc: object) -> None:
-        pass

@@ -108,7 +108,22 @@ def fork(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Future:
 
 
 def wait(future: Future) -> Any:
-    """Waits for the value of a future and returns it."""
+    """Waits for the value of a future of `fork`.
+
+    Args:
+        future (Future): what `fork` returned.
+
+    Returns:
+        object: the value.
+
+    Raises:
+        Exception: what the forked function raised.
+
+    Example:
+        >>> future = lucid.jit.fork(lambda x: x + 1, lucid.ones(2))
+        >>> lucid.jit.wait(future)
+        tensor([2., 2.])
+    """
     return future.wait()
 
 

@@ -7,7 +7,6 @@ functions beside it build one of a schema in text.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -15,6 +14,18 @@ import lucid
 from lucid import errors
 from lucid.library import _schema
 from lucid.library._operator import KEYS, OPERATORS, Operator, device_key
+from lucid.library._registration import (
+    _name,
+    _operator,
+    _register,
+    impl_abstract,
+    register_autocast,
+    register_autograd,
+    register_fake,
+    register_kernel,
+    register_torch_dispatch,
+    register_vmap,
+)
 
 __all__ = [
     "CustomOpDef",
@@ -37,25 +48,6 @@ __all__ = [
     "triton_op",
     "wrap_triton",
 ]
-
-
-def _name(qualname: str) -> str:
-    """Checks a name of the form `namespace::name`."""
-    if not isinstance(qualname, str) or not re.fullmatch(r"\w+::\w+(\.\w+)?", qualname):
-        raise errors.ValueError(f"expected a name of the form 'namespace::name', got {qualname!r}")
-    return qualname.removesuffix(".default")
-
-
-def _operator(op: Any) -> Operator:
-    """The op of a name, an op, or a `CustomOpDef`."""
-    if isinstance(op, CustomOpDef):
-        return op._opoverload
-    if isinstance(op, Operator):
-        return op
-    found = OPERATORS.get(_name(op))
-    if found is None:
-        raise errors.RuntimeError(f"there is no op {op}; define it with custom_op, define or Library.define")
-    return found
 
 
 def infer_schema(prototype_function: Callable[..., Any], /, *, mutates_args: Any, op_name: str | None = None) -> str:
@@ -82,7 +74,24 @@ def infer_schema(prototype_function: Callable[..., Any], /, *, mutates_args: Any
 
 
 class CustomOpDef:
-    """A custom op made by `custom_op`: called as the function that it was made of; the methods register more."""
+    """A custom op: called like the function that it was made of; its methods register gradients, kernels and rules.
+
+    `custom_op` makes it.
+
+    Args:
+        namespace (str): the part of the name before `::`.
+        name (str): the part after it.
+        schema (str): the arguments and results, such as `(Tensor x, float a) -> Tensor`.
+        fn (callable): computes the op.
+
+    Example:
+        >>> @lucid.library.custom_op("guide::scaled", mutates_args=())
+        ... def scaled(x: lucid.Tensor, a: float) -> lucid.Tensor:
+        ...     return x * a
+        >>> scaled.register_autograd(lambda ctx, grad: (grad * 2.0, None))
+        >>> scaled(lucid.ones(2), 2.0)
+        tensor([2., 2.])
+    """
 
     def __init__(self, namespace: str, name: str, schema: str, fn: Callable[..., Any]) -> None:
         self._namespace, self._name, self._init_fn = namespace, name, fn
@@ -224,32 +233,29 @@ def define(qualname: str, schema: str, *, lib: Library | None = None, tags: Any 
         lib._defined.append(name)
 
 
-def _register(op: Operator, kind: str, fn: Callable[..., Any]) -> None:
-    if kind == "autograd":
-        op.autograd = fn
-    elif kind == "fake":
-        op.fake = fn
-    elif kind.startswith("autocast:"):
-        op.under_autocast[kind.removeprefix("autocast:")] = fn
-    else:
-        op.kernels[kind] = fn
-
-
 def impl(qualname: Any, types: Any, func: Callable[..., Any] | None = None, *, lib: Library | None = None) -> Any:
-    """Registers a kernel of an op.
+    """Registers the function that computes an op, for one device or several.
 
     Args:
-        qualname (object): `namespace::name`. Or a `Library`, then `types` is the op's name and `func` a dispatch
-            key.
-        types (object): `"cpu"`, `"cuda"`, …, a list of these, or `"default"` for all devices.
-        func (Callable[..., Any], optional): the kernel, or `None` for a decorator.
-        lib (Library, optional): taken for PyTorch's sake.
+        qualname (str or Library): `namespace::name`. Or a `Library`; then `types` is the op's name and `func` a
+            dispatch key.
+        types (str or sequence of str): `"cpu"`, `"cuda"`, …, several of these, or `"default"` for all devices.
+        func (callable, optional): the function; without it the result is a decorator.
+        lib (Library, optional): accepted for PyTorch's sake.
 
     Returns:
-        The kernel, or the decorator.
+        callable: the function itself, or a decorator.
 
     Raises:
-        RuntimeError: there is no such op.
+        RuntimeError: there is no such op, or no such device.
+
+    Example:
+        >>> lucid.library.define("guide::half_of", "(Tensor x) -> Tensor")
+        >>> @lucid.library.impl("guide::half_of", "cpu")
+        ... def half_of(x):
+        ...     return x / 2
+        >>> lucid.ops.guide.half_of(lucid.ones(2))
+        tensor([0.5000, 0.5000])
     """
     if isinstance(qualname, Library):
         key: Any = func or ""
@@ -266,153 +272,6 @@ def impl(qualname: Any, types: Any, func: Callable[..., Any] | None = None, *, l
         for kind in given:
             key = "any" if kind == "default" else KEYS.get(kind) or device_key(kind)
             _register(op, key, function)
-        return function
-
-    return register if func is None else register(func)
-
-
-def register_kernel(
-    op: Any, device_types: Any, func: Callable[..., Any] | None = None, /, *, lib: Library | None = None
-) -> Any:
-    """Registers the kernel of one or several devices.
-
-    Args:
-        op (object): the op or its name.
-        device_types (object): `"cpu"`, `"cuda"` or another name of the GPU device, a list of these, or `None` for
-            all devices.
-        func (Callable[..., Any], optional): the kernel, or `None` for a decorator.
-        lib (Library, optional): taken for PyTorch's sake.
-
-    Raises:
-        RuntimeError: there is no such op, or no such device.
-    """
-    found = _operator(op)
-    given = [device_types] if device_types is None or isinstance(device_types, str) else list(device_types)
-    keys = [device_key(d) for d in given]
-
-    def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        for key in keys:
-            found.kernels[key] = function
-        return function
-
-    return register if func is None else register(func)
-
-
-def register_fake(
-    op: Any,
-    func: Callable[..., Any] | None = None,
-    /,
-    *,
-    lib: Library | None = None,
-    _stacklevel: int = 1,
-    allow_override: bool = False,
-) -> Any:
-    """Registers the function that gives empty results of an op's shapes and dtypes; `opcheck` compares it.
-
-    Differences from PyTorch: there it runs while a program is traced. Calls here run the kernel.
-
-    Args:
-        op (object): the op or its name.
-        func (Callable[..., Any], optional): takes the op's arguments and gives tensors of the right shape and
-            dtype, or `None` for a decorator.
-        lib (Library, optional): taken for PyTorch's sake.
-        allow_override (bool, default: False): taken for PyTorch's sake.
-    """
-    found = _operator(op)
-
-    def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        found.fake = function
-        return function
-
-    return register if func is None else register(func)
-
-
-impl_abstract = register_fake
-
-
-def register_autograd(
-    op: Any,
-    backward: Callable[..., Any],
-    /,
-    *,
-    setup_context: Callable[..., Any] | None = None,
-    lib: Library | None = None,
-) -> None:
-    """Registers the gradient of an op.
-
-    Args:
-        op (object): the op or its name.
-        backward (Callable[..., Any]): `backward(ctx, *grads)` gives a gradient, or `None`, for each positional
-            argument, and a list of them for a list of tensors. It is recorded under `create_graph`, so that
-            gradients of gradients work.
-        setup_context (Callable[..., Any], optional): `setup_context(ctx, inputs, output)`, or with arguments by
-            name `setup_context(ctx, inputs, keyword_only_inputs, output)`: saves what `backward` needs with
-            `ctx.save_for_backward` or as attributes.
-        lib (Library, optional): taken for PyTorch's sake.
-
-    Raises:
-        RuntimeError: there is no such op, or it writes to its arguments.
-    """
-    found = _operator(op)
-    if found.mutated:
-        raise errors.RuntimeError(
-            f"Cannot register autograd formula for non-functional operator {found._qualname}: it writes to arguments"
-        )
-    found.backward, found.setup = backward, setup_context
-
-
-def register_vmap(op: Any, func: Callable[..., Any] | None = None, /, *, lib: Library | None = None) -> Any:
-    """Registers how an op computes all samples of `vmap` at once.
-
-    Args:
-        op (object): the op or its name.
-        func (Callable[..., Any], optional): `func(info, in_dims, *args, **kwargs)` gives `(result, out_dims)`; or
-            `None` for a decorator.
-        lib (Library, optional): taken for PyTorch's sake.
-    """
-    found = _operator(op)
-
-    def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        found.vmap = function
-        return function
-
-    return register if func is None else register(func)
-
-
-def register_autocast(op: Any, device_type: str, cast_inputs: lucid.dtype, /, *, lib: Library | None = None) -> None:
-    """Registers the dtype that an op's floating-point inputs are cast to under autocast.
-
-    Args:
-        op (object): the op or its name.
-        device_type (str): `"cpu"`, or `"cuda"` or another name of the GPU device.
-        cast_inputs (lucid.dtype): the dtype.
-        lib (Library, optional): taken for PyTorch's sake.
-
-    Raises:
-        ValueError: another device, or no dtype.
-    """
-    if device_type not in ("cpu", "cuda", "gpu", "mps", "metal", "mlx"):
-        raise errors.ValueError(f"Unknown device type: {device_type}")
-    if not isinstance(cast_inputs, lucid.dtype):
-        raise errors.ValueError(f"register_autocast(): expected a dtype, got {type(cast_inputs).__name__}")
-    _operator(op).autocast["cpu" if device_type == "cpu" else "gpu"] = cast_inputs
-
-
-def register_torch_dispatch(
-    op: Any, torch_dispatch_class: Any, func: Callable[..., Any] | None = None, /, *, lib: Library | None = None
-) -> Any:
-    """Registers what an op does with tensors of a subclass.
-
-    Args:
-        op (object): the op or its name.
-        torch_dispatch_class (object): the subclass of `Tensor`.
-        func (Callable[..., Any], optional): `func(cls, op, types, args, kwargs)`, or `None` for a decorator.
-        lib (Library, optional): taken for PyTorch's sake.
-    """
-    found = _operator(op)
-
-    def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        found.dispatch[torch_dispatch_class] = function
         return function
 
     return register if func is None else register(func)
@@ -515,10 +374,25 @@ def fallthrough_kernel(*args: Any, **kwargs: Any) -> Any:
 
 
 def get_kernel(op: Any, dispatch_key: Any, **options: Any) -> Callable[..., Any]:
-    """Returns the function that is registered for a dispatch key.
+    """Gives the function that is registered for an op and a dispatch key.
+
+    Args:
+        op (str, Operator or CustomOpDef): the op or its name.
+        dispatch_key (str or enum member): `"CPU"`, `"CUDA"`, `"Autograd"`, ….
+        options (object): PyTorch's others; ignored.
+
+    Returns:
+        callable: the function.
 
     Raises:
-        RuntimeError: there is no such op, or no such function.
+        RuntimeError: there is no such op, or it has no function for the key.
+
+    Example:
+        >>> @lucid.library.custom_op("guide::same", mutates_args=())
+        ... def same(x: lucid.Tensor) -> lucid.Tensor:
+        ...     return x.clone()
+        >>> lucid.library.get_kernel("guide::same", "CPU")(lucid.ones(1))
+        tensor([1.])
     """
     found = _operator(op)
     name = getattr(dispatch_key, "name", str(dispatch_key))
@@ -547,24 +421,32 @@ def opcheck(
     atol: float | None = None,
     rtol: float | None = None,
 ) -> dict[str, str]:
-    """Tests what was registered for an op on a call.
+    """Tests what was registered for an op, on one call of it.
 
     Args:
-        op (object): the op.
-        args (tuple[Any, ...]): of the call.
-        kwargs (dict[str, Any], optional): of the call.
-        test_utils (object, optional): which tests: `"test_schema"` (only what the schema says is written to, and
-            results are no arguments), `"test_autograd_registration"` (inputs that need a gradient get one),
-            `"test_faketensor"` (the function of shapes gives the kernel's shapes and dtypes).
-        raise_exception (bool, default: True): whether a failure is raised, or given in the result.
-        atol (float, optional): taken for PyTorch's sake.
-        rtol (float, optional): taken for PyTorch's sake.
+        op (Operator or CustomOpDef): what `custom_op` or `lucid.ops` gives.
+        args (tuple): the call's positional arguments.
+        kwargs (dict, optional): the call's named arguments.
+        test_utils (str or sequence of str, optional): which tests: `"test_schema"` (only what the schema says is
+            written to, and results are no arguments), `"test_autograd_registration"` (inputs that need a gradient get
+            one), `"test_faketensor"` (the function of `register_fake` gives the kernel's shapes and dtypes). Default:
+            all three.
+        raise_exception (bool, optional): whether a failure is raised, or given in the result. Default: True.
+        atol (float, optional): accepted; nothing is compared within a tolerance.
+        rtol (float, optional): accepted; nothing is compared within a tolerance.
 
     Returns:
-        By test `"SUCCESS"`, or the error.
+        dict of str to str: by test `"SUCCESS"`, or the error.
 
     Raises:
-        RuntimeError: a test fails.
+        RuntimeError: a test fails, and `raise_exception` is True.
+
+    Example:
+        >>> @lucid.library.custom_op("guide::tripled", mutates_args=())
+        ... def tripled(x: lucid.Tensor) -> lucid.Tensor:
+        ...     return x * 3
+        >>> lucid.library.opcheck(tripled, (lucid.ones(2),), test_utils="test_schema")
+        {'test_schema': 'SUCCESS'}
     """
     from lucid.library._opcheck import run
 
@@ -573,10 +455,25 @@ def opcheck(
 
 
 def triton_op(name: str, fn: Any = None, /, *, mutates_args: Any, schema: str | None = None) -> Any:
-    """A custom op of Triton's kernels, in PyTorch.
+    """Refuses to make an op of Triton's kernels, which do not run here.
+
+    Args:
+        name (str): `namespace::name`.
+        fn (callable, optional): calls the kernels.
+        mutates_args (sequence of str): the names of arguments that are written to.
+        schema (str, optional): the arguments and results.
+
+    Returns:
+        callable: nothing here; the op in PyTorch.
 
     Raises:
-        NotImplementedError: always; `lucid.metal.run_kernel` runs source of Metal or CUDA.
+        NotImplementedError: always; `lucid.metal.run_kernel` and `lucid.cuda.run_kernel` run source code.
+
+    Example:
+        >>> lucid.library.triton_op("guide::add", mutates_args=())
+        Traceback (most recent call last):
+        ...
+        lucid.errors.NotImplementedError: triton_op(): Triton's kernels do not run here; ...
     """
     raise errors.NotImplementedError(
         "triton_op(): Triton's kernels do not run here; see lucid.metal for custom kernels"
@@ -584,10 +481,22 @@ def triton_op(name: str, fn: Any = None, /, *, mutates_args: Any, schema: str | 
 
 
 def wrap_triton(triton_kernel: Any, /) -> Any:
-    """A kernel of Triton's that a compiler traces, in PyTorch.
+    """Refuses a kernel of Triton's, which does not run here.
+
+    Args:
+        triton_kernel (callable): what `triton.jit` gives.
+
+    Returns:
+        callable: nothing here; what PyTorch's compiler traces.
 
     Raises:
-        NotImplementedError: always; `lucid.metal.run_kernel` runs source of Metal or CUDA.
+        NotImplementedError: always; `lucid.metal.run_kernel` and `lucid.cuda.run_kernel` run source code.
+
+    Example:
+        >>> lucid.library.wrap_triton(lambda: None)
+        Traceback (most recent call last):
+        ...
+        lucid.errors.NotImplementedError: wrap_triton(): Triton's kernels do not run here; ...
     """
     raise errors.NotImplementedError(
         "wrap_triton(): Triton's kernels do not run here; see lucid.metal for custom kernels"

@@ -37,11 +37,22 @@ class _Settings:
 
 
 def runtime_input_check_set(check: str) -> None:
-    """Which values of operands are errors: none (`"none"`, the default), NaN (`"nan"`), or NaN and infinities
-    (`"finite"`). The check reads all operands of an op once more before it computes.
+    """Sets which values of operands are errors. The check reads all operands of an op once more before it computes.
+
+    Args:
+        check (str): `"none"` (at first), `"nan"`, or `"finite"`: NaN and infinities are errors.
 
     Raises:
-        ValueError: It is none of these.
+        ValueError: `check` is none of these.
+
+    Example:
+        >>> import lucid.lightning as lc
+        >>> lc.runtime_input_check_set("finite")
+        >>> lc.vector_add([float("inf")], [1.0], "cpu")
+        Traceback (most recent call last):
+        ...
+        lucid.errors.ValueError: vector_add()...
+        >>> lc.runtime_input_check_set("none")
     """
     if check not in INPUT_CHECKS:
         raise errors.ValueError(f"runtime_input_check_set(): expected one of {', '.join(INPUT_CHECKS)}, got {check!r}")

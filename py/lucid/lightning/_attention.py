@@ -109,7 +109,30 @@ def attention2d(q: Any, k: Any, v: Any, causal: bool = False, device: Any = "met
 
 
 def attention2d_into(q: Any, k: Any, v: Any, out: Any, causal: bool = False, device: Any = "metal") -> None:
-    """`attention2d` into the caller's memory: `(s, e)` or flat, float32, contiguous, writable."""
+    """Computes `attention2d` into the caller's memory: `out = softmax(q kᵀ / √d) v`.
+
+    Args:
+        q (array, list or Tensor): queries of shape (s, d), float32.
+        k (array, list or Tensor): keys of shape (t, d), float32.
+        v (array, list or Tensor): values of shape (t, e), float32.
+        out (array or Tensor): of shape (s, e) or flat, float32, contiguous, writable, apart from the operands.
+        causal (bool, optional): whether query `i` sees keys `0 … i` alone. Default: False.
+        device (device or str, optional): `"metal"`, `"cuda"`, `"cpu"` or `"auto"`; small work is computed on the CPU
+            (see `CrossoverPolicy`). Default: `"metal"`.
+
+    Raises:
+        ShapeMismatch: the shapes do not fit.
+        DtypeMismatch: an operand is not float32.
+        ValueError: `out` is read-only, not contiguous, or overlaps an operand.
+
+    Example:
+        >>> import numpy as np
+        >>> import lucid.lightning as lc
+        >>> out = np.empty((1, 1), np.float32)
+        >>> lc.attention2d_into([[1.0]], [[2.0]], [[5.0]], out, device="cpu")
+        >>> out
+        array([[5.]], dtype=float32)
+    """
     if out is not None and _direct.attention(q, k, v, causal, device, out) is not None:
         return
     op = "attention2d_into()"
@@ -339,11 +362,28 @@ def cached_session(seq_len: int, head_dim: int, causal: bool, device: Any) -> At
 def attention2d_session(
     q: Any, k: Any = None, v: Any = None, causal: bool = False, device: Any = "metal"
 ) -> AttentionSession:
-    """The session of the operands' shape, which later calls of this thread are given again.
+    """Gives the attention session for the operands' shape, which later calls of this thread are given again.
 
     Args:
-        q: `(s, d)`; `k` and `v`, where given, must have its shape.
-        causal, device: As in `attention2d`.
+        q (array, list or Tensor): queries of shape (s, d), float32.
+        k (array, list or Tensor, optional): keys; where given, of `q`'s shape.
+        v (array, list or Tensor, optional): values; where given, of `q`'s shape.
+        causal (bool, optional): whether query `i` sees keys `0 … i` alone. Default: False.
+        device (device or str, optional): `"metal"`, `"cuda"`, `"cpu"` or `"auto"`; small work is computed on the CPU
+            (see `CrossoverPolicy`). Default: `"metal"`.
+
+    Returns:
+        AttentionSession: its operands stay on the device between calls.
+
+    Raises:
+        ShapeMismatch: the shapes do not fit.
+        DtypeMismatch: an operand is not float32.
+
+    Example:
+        >>> import lucid.lightning as lc
+        >>> session = lc.attention2d_session([[1.0]], device="cpu")
+        >>> session.forward([[1.0]], [[2.0]], [[5.0]])
+        [[5.0]]
     """
     op = "attention2d_session()"
     listed = [given(op, name, x) for name, x in (("q", q), ("k", k), ("v", v)) if x is not None]
@@ -365,8 +405,35 @@ def clear_attention2d_session_cache() -> int:
 def attention_forward_with_policy(
     q: Any, k: Any, v: Any, seq_len: int, head_dim: int, causal: bool, device: Any, policy: AttentionIoPolicy
 ) -> Any:
-    """`attention_forward` under an IO policy. What is not uploaded is what this thread's last call of the same shape
-    left on the device; without a download the result is `None` and stays there."""
+    """Computes `attention_forward` under an IO policy.
+
+    What is not uploaded is what this thread's last call of the same shape left on the device.
+
+    Args:
+        q (array, list or Tensor): queries of shape (seq_len, head_dim), or flat, float32.
+        k (array, list or Tensor): keys of the same shape.
+        v (array, list or Tensor): values of the same shape.
+        seq_len (int): how many queries and keys there are.
+        head_dim (int): features of each.
+        causal (bool): whether query `i` sees keys `0 … i` alone.
+        device (device or str): `"metal"`, `"cuda"`, `"cpu"` or `"auto"`; small work is computed on the CPU (see
+            `CrossoverPolicy`).
+        policy (AttentionIoPolicy): what is uploaded, downloaded and waited for.
+
+    Returns:
+        array, list or Tensor: of shape (seq_len, head_dim), flat where `q` is; None where the policy downloads nothing.
+
+    Raises:
+        ShapeMismatch: the shapes do not fit.
+        DtypeMismatch: an operand is not float32.
+        TypeError: `policy` is no `AttentionIoPolicy`.
+        SessionError: an operand is not uploaded, and none is resident.
+
+    Example:
+        >>> import lucid.lightning as lc
+        >>> lc.attention_forward_with_policy([1.0], [2.0], [5.0], 1, 1, False, "cpu", lc.AttentionIoPolicy())
+        [5.0]
+    """
     op = "attention_forward_with_policy()"
     sizes(op, seq_len=seq_len, head_dim=head_dim)
     session = cached_session(seq_len, head_dim, flag(op, "causal", causal), device)

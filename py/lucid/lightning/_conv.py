@@ -176,8 +176,33 @@ def conv2d_nchw_into(
     pad_w: int = 0,
     device: Any = "metal",
 ) -> None:
-    """`conv2d_nchw` into the caller's memory: `(n, out, h', w')` or flat, float32, contiguous, writable.
+    """Computes `conv2d_nchw` into the caller's memory. The engine's convolution makes a result of its own, which is
+    copied.
 
-    The engine's convolution makes a result of its own, which is copied there.
+    Args:
+        x (array, list or Tensor): images of shape (n, c, h, w), float32.
+        w (array, list or Tensor): kernels of shape (out, c, kh, kw), float32.
+        b (array, list or Tensor or None): biases of shape (out,), float32; None: no bias.
+        out (array or Tensor): of shape (n, out, h', w') or flat, float32, contiguous, writable, apart from the
+            operands.
+        stride_h (int, optional): rows between windows, from 1 on. Default: 1.
+        stride_w (int, optional): columns between windows, from 1 on. Default: 1.
+        pad_h (int, optional): rows of zeros above and below. Default: 0.
+        pad_w (int, optional): columns of zeros left and right. Default: 0.
+        device (device or str, optional): `"metal"`, `"cuda"`, `"cpu"` or `"auto"`; small work is computed on the CPU
+            (see `CrossoverPolicy`). Default: `"metal"`.
+
+    Raises:
+        ShapeMismatch: the shapes do not fit.
+        DtypeMismatch: an operand is not float32.
+        ValueError: a stride or padding is out of its range, or `out` cannot be written to.
+
+    Example:
+        >>> import numpy as np
+        >>> import lucid.lightning as lc
+        >>> out = np.empty((1, 1, 1, 2), np.float32)
+        >>> lc.conv2d_nchw_into([[[[1.0, 2.0]]]], [[[[3.0]]]], [1.0], out, device="cpu")
+        >>> out.ravel()
+        array([4., 7.], dtype=float32)
     """
     conv_into("conv2d_nchw_into()", x, w, b, out, (stride_h, stride_w, pad_h, pad_w), device, False)

@@ -83,8 +83,28 @@ def vector_add(a: Any, b: Any, device: Any = "metal") -> Any:
 
 
 def vector_add_into(a: Any, b: Any, out: Any, device: Any = "metal") -> None:
-    """`vector_add` into the caller's memory, which may be an operand's own. On the CPU it is computed there: nothing is
-    allocated."""
+    """Computes `a + b` into the caller's memory, which may be an operand's own. On the CPU nothing is allocated.
+
+    Args:
+        a (array, list or Tensor): of any shape, float32.
+        b (array, list or Tensor): of `a`'s shape, float32.
+        out (array or Tensor): of `a`'s shape or flat, float32, contiguous, writable.
+        device (device or str, optional): `"metal"`, `"cuda"`, `"cpu"` or `"auto"`; small work is computed on the CPU
+            (see `CrossoverPolicy`). Default: `"metal"`.
+
+    Raises:
+        ShapeMismatch: the shapes do not fit.
+        DtypeMismatch: an operand is not float32.
+        ValueError: `out` cannot be written to, or overlaps a part of an operand.
+
+    Example:
+        >>> import numpy as np
+        >>> import lucid.lightning as lc
+        >>> out = np.empty(2, np.float32)
+        >>> lc.vector_add_into([1.0, 2.0], [3.0, 4.0], out, "cpu")
+        >>> out
+        array([4., 6.], dtype=float32)
+    """
     if _direct.binary_into(a, b, out, device, Tensor.add_):
         return
     kind, ta, tb = _vectors("vector_add_into()", a, b)
@@ -163,19 +183,86 @@ def matrix_sub(a: Any, b: Any, rows: int | None = None, cols: int | None = None,
 
 
 def matrix_div(a: Any, b: Any, rows: int | None = None, cols: int | None = None, device: Any = "metal") -> Any:
-    """`a / b` of two matrices, elementwise; arguments as in `matrix_sub`. By 0 it is infinite or NaN."""
+    """Computes `a / b` of two matrices, element by element; a division by 0 gives an infinity or NaN.
+
+    Args:
+        a (array, list or Tensor): of shape (rows, cols), or flat, float32.
+        b (array, list or Tensor): of shape (rows, cols), or flat, float32.
+        rows (int, optional): needed where the operands are flat.
+        cols (int, optional): needed where the operands are flat.
+        device (device or str, optional): `"metal"`, `"cuda"`, `"cpu"` or `"auto"`; small work is computed on the CPU
+            (see `CrossoverPolicy`). Default: `"metal"`.
+
+    Returns:
+        array, list or Tensor: the quotients, flat where `a` is, of the operands' kind.
+
+    Raises:
+        ShapeMismatch: the shapes do not fit.
+        DtypeMismatch: an operand is not float32.
+
+    Example:
+        >>> import lucid.lightning as lc
+        >>> lc.matrix_div([3.0, 4.0], [2.0, 4.0], 1, 2, "cpu")
+        [1.5, 1.0]
+    """
     return _matrix("matrix_div()", DIV, a, b, rows, cols, device)
 
 
 def matrix_sub_into(
     a: Any, b: Any, out: Any, rows: int | None = None, cols: int | None = None, device: Any = "metal"
 ) -> None:
-    """`matrix_sub` into the caller's memory, which may be an operand's own."""
+    """Computes `a - b` of two matrices into the caller's memory, which may be an operand's own.
+
+    Args:
+        a (array, list or Tensor): of shape (rows, cols), or flat, float32.
+        b (array, list or Tensor): of shape (rows, cols), or flat, float32.
+        out (array or Tensor): of shape (rows, cols) or flat, float32, contiguous, writable.
+        rows (int, optional): needed where the operands are flat.
+        cols (int, optional): needed where the operands are flat.
+        device (device or str, optional): `"metal"`, `"cuda"`, `"cpu"` or `"auto"`; small work is computed on the CPU
+            (see `CrossoverPolicy`). Default: `"metal"`.
+
+    Raises:
+        ShapeMismatch: the shapes do not fit.
+        DtypeMismatch: an operand is not float32.
+        ValueError: `out` cannot be written to, or overlaps a part of an operand.
+
+    Example:
+        >>> import numpy as np
+        >>> import lucid.lightning as lc
+        >>> a = np.array([[3.0, 4.0]], np.float32)
+        >>> lc.matrix_sub_into(a, np.ones((1, 2), np.float32), a, device="cpu")
+        >>> a
+        array([[2., 3.]], dtype=float32)
+    """
     _matrix_into("matrix_sub_into()", SUB, a, b, out, rows, cols, device)
 
 
 def matrix_div_into(
     a: Any, b: Any, out: Any, rows: int | None = None, cols: int | None = None, device: Any = "metal"
 ) -> None:
-    """`matrix_div` into the caller's memory, which may be an operand's own."""
+    """Computes `a / b` of two matrices into the caller's memory, which may be an operand's own.
+
+    Args:
+        a (array, list or Tensor): of shape (rows, cols), or flat, float32.
+        b (array, list or Tensor): of shape (rows, cols), or flat, float32.
+        out (array or Tensor): of shape (rows, cols) or flat, float32, contiguous, writable.
+        rows (int, optional): needed where the operands are flat.
+        cols (int, optional): needed where the operands are flat.
+        device (device or str, optional): `"metal"`, `"cuda"`, `"cpu"` or `"auto"`; small work is computed on the CPU
+            (see `CrossoverPolicy`). Default: `"metal"`.
+
+    Raises:
+        ShapeMismatch: the shapes do not fit.
+        DtypeMismatch: an operand is not float32.
+        ValueError: `out` cannot be written to, or overlaps a part of an operand.
+
+    Example:
+        >>> import numpy as np
+        >>> import lucid.lightning as lc
+        >>> out = np.empty((1, 2), np.float32)
+        >>> lc.matrix_div_into([[3.0, 4.0]], [[2.0, 4.0]], out, device="cpu")
+        >>> out
+        array([[1.5, 1. ]], dtype=float32)
+    """
     _matrix_into("matrix_div_into()", DIV, a, b, out, rows, cols, device)

@@ -33,6 +33,11 @@ def set_backend(name: str) -> None:
     Raises:
         ValueError: There is no such engine.
         RuntimeError: Its package is not installed.
+
+    Example:
+        >>> import lucid.lightning as lc
+        >>> lc.lightning_set_backend("auto")
+        >>> lc.lightning_set_backend("lightning")
     """
     if name not in ENGINES:
         raise errors.ValueError(f"set_backend(): expected one of {', '.join(ENGINES)}, got {name!r}")

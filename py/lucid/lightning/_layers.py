@@ -21,7 +21,18 @@ Tensor = _C.Tensor
 
 
 class Parameter:
-    """A parameter: `data`, a NumPy array that may be written to in place, and `grad`, an array or `None`."""
+    """A layer's parameter: `data`, a NumPy array that may be written to in place, and `grad`, an array or None.
+
+    Args:
+        tensor (Tensor): the values, of any shape; made contiguous where they are not.
+
+    Example:
+        >>> import lucid.lightning as lc
+        >>> weight = lc.Linear(2, 3).weight
+        >>> weight.shape, weight.grad
+        ((2, 3), None)
+        >>> weight.data[:] = 0.0
+    """
 
     def __init__(self, tensor: Tensor) -> None:
         self._tensor = tensor.contiguous()
@@ -110,12 +121,19 @@ class Layer:
 
 
 class Linear(Layer):
-    """`x @ weight + bias`, with `weight` of shape `(in_features, out_features)`.
+    """A layer: `x @ weight + bias`, with `weight` of shape `(in_features, out_features)`.
 
     Args:
-        in_features (int): The last size of the input and of the result.
-        out_features (int): The last size of the input and of the result.
-        bias (bool, default: True): Add one.
+        in_features (int): the input's last size.
+        out_features (int): the result's last size.
+        bias (bool, optional): whether a bias of shape `(out_features,)` is added. Default: True.
+
+    Example:
+        >>> import lucid.lightning as lc
+        >>> layer = lc.Linear(2, 1)
+        >>> layer.weight.data[:], layer.bias.data[:] = [[1.0], [2.0]], [0.5]
+        >>> layer([[1.0, 1.0]])
+        [[3.5]]
     """
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
@@ -142,7 +160,19 @@ class ReLU(Layer):
 
 
 class GELU(Layer):
-    """`x Φ(x)`; with `approximate="tanh"` as that is approximated."""
+    """A layer: `x Φ(x)`, with Φ the normal distribution's cumulative function.
+
+    Args:
+        approximate (str, optional): `"none"`, or `"tanh"` for the approximation by tanh. Default: `"none"`.
+
+    Raises:
+        ValueError: `approximate` is neither.
+
+    Example:
+        >>> import lucid.lightning as lc
+        >>> lc.GELU()([0.0])
+        [0.0]
+    """
 
     def __init__(self, approximate: str = "none") -> None:
         if approximate not in ("none", "tanh"):
@@ -154,11 +184,16 @@ class GELU(Layer):
 
 
 class LayerNorm(Layer):
-    """`weight * (x - mean) / sqrt(var + eps) + bias` over the last dimension.
+    """A layer: `weight * (x - mean) / sqrt(var + eps) + bias` over the last dimension.
 
     Args:
-        features (int): Its size.
-        eps (float, default: 1e-05): Added to the variance.
+        features (int): the last dimension's size.
+        eps (float, optional): added to the variance. Default: 1e-5.
+
+    Example:
+        >>> import lucid.lightning as lc
+        >>> [round(v, 3) for v in lc.LayerNorm(2)([1.0, 3.0])]
+        [-1.0, 1.0]
     """
 
     def __init__(self, features: int, eps: float = 1e-5) -> None:
@@ -172,7 +207,19 @@ class LayerNorm(Layer):
 
 
 class Embedding(Layer):
-    """Rows of `weight`, of shape `(count, features)`, by integer indices."""
+    """A layer: rows of `weight`, of shape `(count, features)`, by integer indices.
+
+    Args:
+        count (int): how many rows there are.
+        features (int): the size of a row.
+
+    Example:
+        >>> import lucid.lightning as lc
+        >>> layer = lc.Embedding(3, 2)
+        >>> layer.weight.data[:] = [[0, 0], [1, 1], [2, 2]]
+        >>> layer([2, 1])
+        [[2.0, 2.0], [1.0, 1.0]]
+    """
 
     def __init__(self, count: int, features: int) -> None:
         shape = sizes("Embedding()", count=count, features=features)
@@ -197,15 +244,22 @@ class Embedding(Layer):
 
 
 class Conv2d(Layer):
-    """A convolution of images in NCHW with `weight` of shape `(out_channels, in_channels, k, k)`.
+    """A layer: a convolution of images (n, c, h, w), with `weight` of shape `(out_channels, in_channels, k, k)`.
 
     Args:
-        in_channels (int): Channels of the input and of the result.
-        out_channels (int): Channels of the input and of the result.
-        kernel_size (int): Of both dimensions.
-        stride (int, default: 1): Of both dimensions.
-        padding (int, default: 0): Of both dimensions.
-        bias (bool, default: True): Add one of shape `(out_channels,)`.
+        in_channels (int): the input's channels.
+        out_channels (int): the result's channels.
+        kernel_size (int): rows and columns of a kernel.
+        stride (int, optional): rows and columns between windows. Default: 1.
+        padding (int, optional): rows and columns of zeros on each side. Default: 0.
+        bias (bool, optional): whether a bias of shape `(out_channels,)` is added. Default: True.
+
+    Example:
+        >>> import lucid.lightning as lc
+        >>> layer = lc.Conv2d(1, 1, 1, bias=False)
+        >>> layer.weight.data[:] = 3.0
+        >>> layer([[[[1.0, 2.0]]]])
+        [[[[3.0, 6.0]]]]
     """
 
     def __init__(
@@ -234,8 +288,13 @@ class Conv2d(Layer):
 class Sequential(Layer):
     """Layers one after the other, in `layers`.
 
-    Example::
+    Args:
+        layers (Layer): the layers, the first to compute first.
 
+    Raises:
+        TypeError: one is no layer.
+
+    Example:
         >>> import lucid.lightning as lc
         >>> model = lc.Sequential(lc.Linear(3, 4), lc.ReLU(), lc.Linear(4, 2))
         >>> len(model([[1.0, 2.0, 3.0]])[0])
@@ -275,8 +334,21 @@ class SGD:
     """Gradient descent: `parameter -= lr * grad`.
 
     Args:
-        parameters (Iterable[Parameter]): Of layers.
-        lr (float, default: 0.001): The rate, from 0 on.
+        parameters (iterable of Parameter): what `layer.parameters()` gives.
+        lr (float, optional): the learning rate, from 0 on. Default: 0.001.
+
+    Raises:
+        TypeError: one is no parameter of a layer.
+
+    Example:
+        >>> import lucid.lightning as lc
+        >>> layer = lc.Linear(1, 1, bias=False)
+        >>> layer.weight.data[:] = 1.0
+        >>> _ = layer([[2.0]])
+        >>> _ = layer.backward([[1.0]])
+        >>> lc.SGD(layer.parameters(), lr=0.25).step()
+        >>> layer.weight.data
+        array([[0.5]], dtype=float32)
     """
 
     def __init__(self, parameters: Iterable[Parameter], lr: float = 1e-3) -> None:

@@ -99,11 +99,14 @@ def compute(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
 
 
 def matmul_reset_tuning(*, file: bool = False) -> None:
-    """Forgets the ways of products that this process knows, so that the cache file is read again and what it lacks is
-    timed again.
+    """Forgets how products are computed best, so that the cache file is read again and what it lacks is timed again.
 
     Args:
-        file (bool, default: False): Remove what the cache file knows of products too.
+        file (bool, optional): whether the entries for products in the cache file are removed, too. Default: False.
+
+    Example:
+        >>> import lucid.lightning as lc
+        >>> lc.matmul_reset_tuning()
     """
     if file:
         _tuner().forget("matmul ")
@@ -162,13 +165,27 @@ def matmul2d(a: Any, b: Any, device: Any = "metal") -> Any:
 
 
 def matmul2d_into(a: Any, b: Any, out: Any, device: Any = "metal") -> None:
-    """`matmul2d` into the caller's memory, to which the engine's `out=` copies the product.
+    """Computes `matmul2d` into the caller's memory: `out[i, j] = sum_k a[i, k] * b[k, j]`.
 
     Args:
-        out: `(m, n)` or `(m * n,)`, float32, contiguous, writable, apart from the operands.
+        a (array, list or Tensor): of shape (m, k), float32.
+        b (array, list or Tensor): of shape (k, n), float32.
+        out (array or Tensor): of shape (m, n) or flat, float32, contiguous, writable, apart from the operands.
+        device (device or str, optional): `"metal"`, `"cuda"`, `"cpu"` or `"auto"`; small work is computed on the CPU
+            (see `CrossoverPolicy`). Default: `"metal"`.
 
     Raises:
+        ShapeMismatch: the shapes do not fit.
+        DtypeMismatch: an operand is not float32.
         ValueError: `out` is read-only, not contiguous, or overlaps an operand.
+
+    Example:
+        >>> import numpy as np
+        >>> import lucid.lightning as lc
+        >>> out = np.empty((1, 1), np.float32)
+        >>> lc.matmul2d_into([[1.0, 2.0]], [[3.0], [4.0]], out, "cpu")
+        >>> out
+        array([[11.]], dtype=float32)
     """
     op = "matmul2d_into()"
     ga, gb = _operands(op, a, b)
@@ -222,7 +239,29 @@ def matmul(a: Any, b: Any, m: int, k: int, n: int, device: Any = "metal") -> Any
 
 
 def matmul_np(a: Any, b: Any, m: int, k: int, n: int, device: Any = "metal") -> Any:
-    """`matmul` of NumPy arrays; other kinds are converted, and the result is an array always."""
+    """Computes the product of two matrices whose sizes are given; the result is always a NumPy array.
+
+    Args:
+        a (array, list or Tensor): of shape (m, k), or flat, float32.
+        b (array, list or Tensor): of shape (k, n), or flat, float32.
+        m (int): rows of `a`.
+        k (int): columns of `a`, rows of `b`.
+        n (int): columns of `b`.
+        device (device or str, optional): `"metal"`, `"cuda"`, `"cpu"` or `"auto"`; small work is computed on the CPU
+            (see `CrossoverPolicy`). Default: `"metal"`.
+
+    Returns:
+        array: of shape (m, n), flat where `a` is, float32.
+
+    Raises:
+        ShapeMismatch: the shapes do not fit.
+        DtypeMismatch: an operand is not float32.
+
+    Example:
+        >>> import lucid.lightning as lc
+        >>> lc.matmul_np([1.0, 2.0], [3.0, 4.0], 1, 2, 1, "cpu")
+        array([11.], dtype=float32)
+    """
     result = _matmul("matmul_np()", a, b, m, k, n, device)
     np = _arrays.numpy()
     return (
@@ -231,7 +270,31 @@ def matmul_np(a: Any, b: Any, m: int, k: int, n: int, device: Any = "metal") -> 
 
 
 def matmul_np_into(a: Any, b: Any, out: Any, m: int, k: int, n: int, device: Any = "metal") -> None:
-    """`matmul_np` into the caller's memory; `out` is `(m, n)` or `(m * n,)` (see `matmul2d_into`)."""
+    """Computes the product of two matrices whose sizes are given into the caller's memory.
+
+    Args:
+        a (array, list or Tensor): of shape (m, k), or flat, float32.
+        b (array, list or Tensor): of shape (k, n), or flat, float32.
+        out (array or Tensor): of shape (m, n) or flat, float32, contiguous, writable, apart from the operands.
+        m (int): rows of `a`.
+        k (int): columns of `a`, rows of `b`.
+        n (int): columns of `b`.
+        device (device or str, optional): `"metal"`, `"cuda"`, `"cpu"` or `"auto"`; small work is computed on the CPU
+            (see `CrossoverPolicy`). Default: `"metal"`.
+
+    Raises:
+        ShapeMismatch: the shapes do not fit.
+        DtypeMismatch: an operand is not float32.
+        ValueError: `out` is read-only, not contiguous, or overlaps an operand.
+
+    Example:
+        >>> import numpy as np
+        >>> import lucid.lightning as lc
+        >>> out = np.empty(1, np.float32)
+        >>> lc.matmul_np_into([1.0, 2.0], [3.0, 4.0], out, 1, 2, 1, "cpu")
+        >>> out
+        array([11.], dtype=float32)
+    """
     op = "matmul_np_into()"
     ga, gb, ta, tb = _sized(op, a, b, m, k, n)
     _product_into(op, ga, gb, ta, tb, out, device)

@@ -94,32 +94,74 @@ class _PairIoPolicy(_IoPolicy):
 
 
 class MatMulIoPolicy(_PairIoPolicy):
-    """What a product uploads, downloads and waits for.
+    """What a product of matrices uploads, downloads and waits for.
 
     Args:
-        upload_a, upload_b: Bring the operand to the device: `True` or `"always"` at each call, `"once"` where none is
-            resident yet, `False` or `"never"`: one must be resident.
-        download_out: Bring the result home: always, `"once"` (at the first run after a start) or never.
-        synchronize: Wait for the device at the end. What is downloaded is waited for in any case.
+        fields (bool or str): by name: `upload_a` and `upload_b` bring an operand to the device, `download_out` brings
+            the result to the host, `synchronize` waits for the device at the end. True or `"always"` (the default): at
+            each call; `"once"`: where none is resident yet, or at the first run; False or `"never"`. What is downloaded
+            is waited for in any case.
 
-    Example::
+    Raises:
+        ValueError: there is no such field, or it cannot have that value.
 
+    Example:
         >>> import lucid.lightning as lc
-        >>> lc.MatMulIoPolicy(upload_b="once").upload_b
-        'once'
+        >>> policy = lc.MatMulIoPolicy(upload_b="once")
+        >>> policy.upload_b, policy.download_out
+        ('once', True)
     """
 
 
 class MatrixElementwiseIoPolicy(_PairIoPolicy):
-    """What an elementwise op of two matrices uploads, downloads and waits for; fields as in `MatMulIoPolicy`."""
+    """What an elementwise op of two matrices uploads, downloads and waits for.
+
+    Args:
+        fields (bool or str): `upload_a`, `upload_b`, `download_out` and `synchronize`, with the values of
+            `MatMulIoPolicy`.
+
+    Raises:
+        ValueError: there is no such field, or it cannot have that value.
+
+    Example:
+        >>> import lucid.lightning as lc
+        >>> lc.MatrixElementwiseIoPolicy(download_out=False).download_out
+        False
+    """
 
 
 class VectorAddIoPolicy(_PairIoPolicy):
-    """What a sum of two vectors uploads, downloads and waits for; fields as in `MatMulIoPolicy`."""
+    """What a sum of two vectors uploads, downloads and waits for.
+
+    Args:
+        fields (bool or str): `upload_a`, `upload_b`, `download_out` and `synchronize`, with the values of
+            `MatMulIoPolicy`.
+
+    Raises:
+        ValueError: there is no such field, or it cannot have that value.
+
+    Example:
+        >>> import lucid.lightning as lc
+        >>> lc.VectorAddIoPolicy(synchronize="never").synchronize
+        'never'
+    """
 
 
 class Conv2dIoPolicy(_IoPolicy):
-    """What a convolution uploads (`upload_x`, `upload_w`, `upload_b`), downloads and waits for."""
+    """What a convolution uploads, downloads and waits for.
+
+    Args:
+        fields (bool or str): `upload_x`, `upload_w`, `upload_b`, `download_out` and `synchronize`, with the values of
+            `MatMulIoPolicy`.
+
+    Raises:
+        ValueError: there is no such field, or it cannot have that value.
+
+    Example:
+        >>> import lucid.lightning as lc
+        >>> lc.Conv2dIoPolicy(upload_w="once", upload_b="once").upload_w
+        'once'
+    """
 
     upload_x: Any
     upload_w: Any
@@ -138,15 +180,22 @@ class Conv2dIoPolicy(_IoPolicy):
 class AttentionIoPolicy(_IoPolicy):
     """What attention and its training step upload, download and wait for, and what follows the product.
 
+    The result is `output_scale * attention + output_bias`, and 0 where that is negative with `output_relu`.
+
     Args:
-        upload_q, upload_k, upload_v, upload_target: As in `MatMulIoPolicy`.
-        download_out: Bring the result home.
-        download_v: Bring the trained values home after a training step.
-        synchronize: Wait for the device at the end.
-        loss_every: A training step reads its loss every so many steps and gives the last read one between; 0 never
-            reads it, and the step gives `None`.
-        output_scale, output_bias: The result is `output_scale * attention + output_bias`.
-        output_relu: Then negative values are 0.
+        fields (bool, str, int or float): `upload_q`, `upload_k`, `upload_v`, `upload_target`, `download_out` and
+            `synchronize`, with the values of `MatMulIoPolicy`; `download_v`, which brings trained values to the host;
+            `loss_every` (1): a training step reads its loss every so many steps and gives the last one between, 0 never
+            reads it; `output_scale` (1.0), `output_bias` (0.0) and `output_relu` (False).
+
+    Raises:
+        ValueError: there is no such field, or it cannot have that value.
+
+    Example:
+        >>> import lucid.lightning as lc
+        >>> policy = lc.AttentionIoPolicy(output_scale=2.0)
+        >>> lc.AttentionSession(1, 1, device="cpu", policy=policy).forward([1.0], [2.0], [5.0])
+        [10.0]
     """
 
     upload_q: Any
@@ -174,15 +223,25 @@ class AttentionIoPolicy(_IoPolicy):
 
 
 class CrossoverPolicy(_IoPolicy):
-    """When work that was asked for on a GPU is computed on the CPU, for arrays and lists alone: the results of tensors
-    stay on the device that was asked for.
+    """When work that was asked for on a GPU is computed on the CPU.
+
+    It holds for arrays and lists alone: results of tensors stay on the device that was asked for.
 
     Args:
-        mode: `"static"`: work of at most the op's threshold; `"measured"`: both are timed once per op and shape, and
-            the faster one is remembered; `"off"`: never.
-        conv2d, matmul, attention: Thresholds in multiply-accumulates. That of convolutions follows
-            `CJ_CONV2D_CPU_CROSSOVER_MACS` while `conv2d` is -1.
-        elementwise: A threshold in elements.
+        fields (str or float): `mode`: `"static"` (the default): work of at most the op's threshold; `"measured"`: both
+            are timed once per op and shape, and the faster one is remembered; `"off"`: never. `conv2d`, `matmul` and
+            `attention`: thresholds in multiply-accumulates; that of convolutions follows the variable
+            `CJ_CONV2D_CPU_CROSSOVER_MACS` while `conv2d` is -1. `elementwise`: a threshold in elements.
+
+    Raises:
+        ValueError: there is no such field, or it cannot have that value.
+
+    Example:
+        >>> import lucid.lightning as lc
+        >>> lc.CrossoverPolicy(mode="off").mode
+        'off'
+        >>> lc.CrossoverPolicy().matmul
+        262144.0
     """
 
     mode: str
@@ -212,7 +271,20 @@ class _Crossover:
 
 
 def crossover_policy_set(policy: CrossoverPolicy) -> None:
-    """Sets when small work that was asked for on a GPU is computed on the CPU."""
+    """Sets when small work that was asked for on a GPU is computed on the CPU.
+
+    Args:
+        policy (CrossoverPolicy): the thresholds, from now on.
+
+    Raises:
+        TypeError: `policy` is no `CrossoverPolicy`.
+
+    Example:
+        >>> import lucid.lightning as lc
+        >>> former = lc.crossover_policy_get()
+        >>> lc.crossover_policy_set(lc.CrossoverPolicy(matmul=0))
+        >>> lc.crossover_policy_set(former)
+    """
     if not isinstance(policy, CrossoverPolicy):
         raise errors.TypeError(f"crossover_policy_set(): expected a CrossoverPolicy, got {type(policy).__name__}")
     _Crossover.policy = policy

@@ -78,10 +78,21 @@ _MEMORY_MODELS = {"metal": "host-managed-compat", "cpu": "host-managed-compat", 
 
 
 def memory_model_name(backend: str | None = None) -> str:
-    """Where a backend's memory is: `"host-managed-compat"` (the CPU sees it) or `"native-device"`.
+    """Says where a backend's memory is.
 
     Args:
-        backend (str, optional): `"metal"`, `"cpu"` or `"cuda"`; the active one by default.
+        backend (str, optional): `"metal"`, `"cpu"` or `"cuda"`. Default: the active one.
+
+    Returns:
+        str: `"host-managed-compat"`, memory that the CPU sees, or `"native-device"`.
+
+    Raises:
+        ValueError: there is no such backend.
+
+    Example:
+        >>> import lucid.lightning as lc
+        >>> lc.memory_model_name("cpu")
+        'host-managed-compat'
     """
     return _MEMORY_MODELS[_backend("memory_model_name", backend)]
 
@@ -110,6 +121,12 @@ def runtime_backend_capabilities(backend: str) -> dict[str, Any]:
 
     Raises:
         ValueError: There is no such backend.
+
+    Example:
+        >>> import lucid.lightning as lc
+        >>> found = lc.runtime_backend_capabilities("cpu")
+        >>> found["available"], found["float64"]
+        (True, True)
     """
     name = _backend("runtime_backend_capabilities()", backend)
     gpu = name != "cpu"
@@ -151,6 +168,11 @@ def runtime_backend_interfaces(backend: str) -> dict[str, Any]:
 
     Returns:
         A dict with `backend`, `version` and for each interface a dict of method to whether the backend has it.
+
+    Example:
+        >>> import lucid.lightning as lc
+        >>> lc.runtime_backend_interfaces("cpu")["memory"]["upload"]  # nothing has to be brought to the CPU
+        False
     """
     name = _backend("runtime_backend_interfaces()", backend)
     # On the CPU there is nothing to bring anywhere or to wait for; on a GPU of its own memory nothing is shared.
@@ -171,11 +193,20 @@ class _Sync:
 
 
 def runtime_sync_policy_set(policy: str) -> None:
-    """When the host waits for a device after an op whose result stays there: `"always"`, `"never"`, or `"auto"` (only
-    where something is brought home).
+    """Sets when the host waits for a device after an op whose result stays there.
+
+    Args:
+        policy (str): `"always"`, `"never"`, or `"auto"` (at first): only where something is downloaded.
 
     Raises:
-        ValueError: It is none of these.
+        ValueError: `policy` is none of these.
+
+    Example:
+        >>> import lucid.lightning as lc
+        >>> lc.runtime_sync_policy_set("always")
+        >>> lc.runtime_sync_policy_get()
+        'always'
+        >>> lc.runtime_sync_policy_set("auto")
     """
     if policy not in SYNC_POLICIES:
         raise errors.ValueError(
@@ -213,6 +244,14 @@ def runtime_sync_apply(policy: str | None = None, device: str = "auto") -> bool:
 
     Returns:
         Whether it waited: not on the CPU, where nothing is ever pending.
+
+    Raises:
+        ValueError: there is no such policy or device.
+
+    Example:
+        >>> import lucid.lightning as lc
+        >>> lc.runtime_sync_apply("always", "cpu")  # on the CPU nothing is pending
+        False
     """
     if policy is None:
         policy = _Sync.policy
@@ -226,5 +265,20 @@ def runtime_sync_apply(policy: str | None = None, device: str = "auto") -> bool:
 
 
 def runtime_sync_apply_default(device: str = "auto") -> bool:
-    """`runtime_sync_apply` with the policy that is set."""
+    """Waits for a device as the policy says that `runtime_sync_policy_set` has set.
+
+    Args:
+        device (device or str, optional): the device's name. Default: `"auto"`.
+
+    Returns:
+        bool: whether it waited; never on the CPU, where nothing is pending.
+
+    Raises:
+        ValueError: there is no such device.
+
+    Example:
+        >>> import lucid.lightning as lc
+        >>> lc.runtime_sync_apply_default("cpu")
+        False
+    """
     return runtime_sync_apply(None, device)

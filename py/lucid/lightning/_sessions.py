@@ -217,11 +217,27 @@ class MatMulMetalResidentSession(_Runs):
 
 
 def matmul2d_resident_session(a: Any, b: Any, device: Any = "metal") -> MatMulMetalResidentSession:
-    """A session for products of the operands' shapes; it is not started.
+    """Makes a session for products of the operands' shapes; it is not started.
 
     Args:
-        a: `(m, k)`, `b`: `(k, n)`, float32.
-        device: As in `matmul2d`.
+        a (array, list or Tensor): of shape (m, k), float32; only its shape counts.
+        b (array, list or Tensor): of shape (k, n), float32; only its shape counts.
+        device (device or str, optional): `"metal"`, `"cuda"`, `"cpu"` or `"auto"`; small work is computed on the CPU
+            (see `CrossoverPolicy`). Default: `"metal"`.
+
+    Returns:
+        MatMulMetalResidentSession: its operands stay on the device between runs.
+
+    Raises:
+        ShapeMismatch: the shapes do not fit.
+        DtypeMismatch: an operand is not float32.
+
+    Example:
+        >>> import lucid.lightning as lc
+        >>> session = lc.matmul2d_resident_session([[1.0, 2.0]], [[3.0], [4.0]], "cpu")
+        >>> session.start([[1.0, 2.0]], [[3.0], [4.0]])
+        >>> session.finish([[1.0, 2.0]], [[3.0], [4.0]])
+        [[11.0]]
     """
     op = "matmul2d_resident_session()"
     sa, sb = tuple(given(op, "a", a).tensor.shape), tuple(given(op, "b", b).tensor.shape)
@@ -415,23 +431,33 @@ class _ConvRuns(_Runs):
 
 
 class Conv2dMetalResidentSession(_ConvRuns):
-    """Convolutions of one shape whose operands stay on the device.
+    """Convolutions of one shape whose operands stay on the device between runs.
 
     Args:
-        batch (int): The image's shape in NCHW.
-        in_channels (int): The image's shape in NCHW.
-        height (int): The image's shape in NCHW.
-        width (int): The image's shape in NCHW.
-        out_channels (int): The weights' shape; the bias is `(out_channels,)`.
-        kernel_h (int): The weights' shape; the bias is `(out_channels,)`.
-        kernel_w (int): The weights' shape; the bias is `(out_channels,)`.
-        stride_h (int, default: 1): As in `conv2d_nchw`.
-        stride_w (int, default: 1): As in `conv2d_nchw`.
-        pad_h (int, default: 0): As in `conv2d_nchw`.
-        pad_w (int, default: 0): As in `conv2d_nchw`.
-        device (lucid.device or str, default: "metal"): As in `conv2d_nchw`.
-        relu (bool, default: False): The result's negative values are 0.
-        policy (Conv2dIoPolicy, optional): What runs upload, download and wait for.
+        batch (int): how many images there are.
+        in_channels (int): the images' channels.
+        height (int): the images' rows.
+        width (int): the images' columns.
+        out_channels (int): the kernels' number, and the size of the bias.
+        kernel_h (int): rows of a kernel.
+        kernel_w (int): columns of a kernel.
+        stride_h (int, optional): rows between windows, from 1 on. Default: 1.
+        stride_w (int, optional): columns between windows, from 1 on. Default: 1.
+        pad_h (int, optional): rows of zeros above and below. Default: 0.
+        pad_w (int, optional): columns of zeros left and right. Default: 0.
+        device (device or str, optional): `"metal"`, `"cuda"`, `"cpu"` or `"auto"`; small work is computed on the CPU
+            (see `CrossoverPolicy`). Default: `"metal"`.
+        relu (bool, optional): whether the result's negative values are 0. Default: False.
+        policy (Conv2dIoPolicy, optional): what runs upload, download and wait for. Default: all at each run.
+
+    Example:
+        >>> import numpy as np
+        >>> import lucid.lightning as lc
+        >>> session = lc.Conv2dMetalResidentSession(1, 1, 1, 2, 1, 1, 1, device="cpu")
+        >>> out = np.empty((1, 1, 1, 2), np.float32)
+        >>> session.run_batch_sync_into([[[[1.0, 2.0]]]], [[[[3.0]]]], [1.0], out, loops=1)
+        >>> out.ravel()
+        array([4., 7.], dtype=float32)
     """
 
     def __init__(
@@ -492,25 +518,35 @@ class ConvAttention:
 class ConvAttentionResidentSession(_ConvRuns):
     """Convolution, relu and attention as one: what is between never leaves the device.
 
+    Queries, keys and values are the convolution's elements in order, repeated where these are too few.
+
     Args:
-        batch (int): As in `Conv2dMetalResidentSession`.
-        in_channels (int): As in `Conv2dMetalResidentSession`.
-        height (int): As in `Conv2dMetalResidentSession`.
-        width (int): As in `Conv2dMetalResidentSession`.
-        out_channels (int): As in `Conv2dMetalResidentSession`.
-        kernel_h (int): As in `Conv2dMetalResidentSession`.
-        kernel_w (int): As in `Conv2dMetalResidentSession`.
-        seq_len (int): The shape of q, k, v and the result. They are the convolution's elements in order, repeated
-            where these are too few.
-        head_dim (int): The shape of q, k, v and the result. They are the convolution's elements in order, repeated
-            where these are too few.
-        stride_h (int, default: 1): As in `Conv2dMetalResidentSession`.
-        stride_w (int, default: 1): As in `Conv2dMetalResidentSession`.
-        pad_h (int, default: 0): As in `Conv2dMetalResidentSession`.
-        pad_w (int, default: 0): As in `Conv2dMetalResidentSession`.
-        device (lucid.device or str, default: "metal"): As in `Conv2dMetalResidentSession`.
-        causal (bool, default: False): As in `attention2d`.
-        policy (Conv2dIoPolicy, optional): As in `Conv2dMetalResidentSession`.
+        batch (int): how many images there are.
+        in_channels (int): the images' channels.
+        height (int): the images' rows.
+        width (int): the images' columns.
+        out_channels (int): the kernels' number, and the size of the bias.
+        kernel_h (int): rows of a kernel.
+        kernel_w (int): columns of a kernel.
+        seq_len (int): how many queries and keys there are.
+        head_dim (int): features of each.
+        stride_h (int, optional): rows between windows, from 1 on. Default: 1.
+        stride_w (int, optional): columns between windows, from 1 on. Default: 1.
+        pad_h (int, optional): rows of zeros above and below. Default: 0.
+        pad_w (int, optional): columns of zeros left and right. Default: 0.
+        device (device or str, optional): `"metal"`, `"cuda"`, `"cpu"` or `"auto"`; small work is computed on the CPU
+            (see `CrossoverPolicy`). Default: `"metal"`.
+        causal (bool, optional): whether query `i` sees keys `0 … i` alone. Default: False.
+        policy (Conv2dIoPolicy, optional): what runs upload, download and wait for. Default: all at each run.
+
+    Example:
+        >>> import numpy as np
+        >>> import lucid.lightning as lc
+        >>> session = lc.ConvAttentionResidentSession(1, 1, 1, 3, 1, 1, 1, 1, 1, device="cpu")
+        >>> out = np.empty((1, 1), np.float32)
+        >>> session.run_batch_sync_into([[[[1.0, 2.0, 3.0]]]], [[[[1.0]]]], [0.0], out, loops=1)  # q = 1, k = 2, v = 3
+        >>> out
+        array([[3.]], dtype=float32)
     """
 
     def __init__(

@@ -136,18 +136,21 @@ def _validate(shape: Sequence[int], strides: Sequence[int], offset: int, storage
 
 
 class Tensor(_Contract):
-    """A float32 tensor.
+    """A float32 tensor with its metadata: shape, strides, offset and storage.
 
-    Example::
+    Args:
+        data (nested list, array or Tensor): the values, which are copied.
+        device (device or str, optional): `"cpu"`, `"metal"`, `"cuda"` or `"auto"`. Default: `"cpu"`.
 
+    Raises:
+        TypeError: `data` is no nested list of numbers, array or tensor.
+        DtypeMismatch: `data` has another dtype.
+
+    Example:
         >>> import lucid.lightning as lc
         >>> t = lc.Tensor([[1.0, 2.0], [3.0, 4.0]])
         >>> t.shape, t.strides, t.add(t).to_list()
         ((2, 2), (2, 1), [[2.0, 4.0], [6.0, 8.0]])
-
-    Args:
-        data (object): A nested list, a NumPy array or a `lucid.Tensor`; the values are copied.
-        device (lucid.device or str, default: "cpu"): `"cpu"`, `"metal"`, `"cuda"` or `"auto"`.
     """
 
     _dtype: ClassVar[_C.dtype] = _C.float32
@@ -247,7 +250,21 @@ class Tensor(_Contract):
 
 
 class Tensor64(Tensor):
-    """A float64 tensor, on the CPU alone; otherwise as `Tensor`."""
+    """A float64 tensor with its metadata, on the CPU alone; otherwise as `Tensor`.
+
+    Args:
+        data (nested list, array or Tensor): the values, which are copied.
+        device (device or str, optional): `"cpu"`.
+
+    Raises:
+        TypeError: `data` is no nested list of numbers, array or tensor.
+        DtypeMismatch: `data` has another dtype.
+
+    Example:
+        >>> import lucid.lightning as lc
+        >>> lc.Tensor64([1.0, 2.0]).dtype
+        'float64'
+    """
 
     _dtype: ClassVar[_C.dtype] = _C.float64
 
@@ -272,14 +289,16 @@ def _reshaped(op: str, numel: int, shape: tuple[int, ...]) -> tuple[int, ...]:
 class TensorView(_Contract):
     """A view: another shape, strides and offset over a tensor's memory. Writes to either are seen by both.
 
-    Example::
+    Args:
+        tensor (Tensor or TensorView): a `Tensor`, a `Tensor64` or another view, of any shape.
 
+    Raises:
+        TypeError: `tensor` is none of these.
+
+    Example:
         >>> import lucid.lightning as lc
         >>> lc.Tensor([1.0, 2.0, 3.0, 4.0]).slice([1], [4], [2]).slice_copy()
         [2.0, 4.0]
-
-    Args:
-        tensor (Tensor or TensorView): A `Tensor`, `Tensor64` or another view.
     """
 
     def __init__(self, tensor: Tensor | TensorView) -> None:

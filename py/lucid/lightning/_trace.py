@@ -83,6 +83,13 @@ def runtime_trace_enable(enabled: bool = True, capacity: int | None = None) -> N
     Raises:
         TypeError: `enabled` is no bool, or `capacity` no int.
         ValueError: `capacity` is out of its range.
+
+    Example:
+        >>> import lucid.lightning as lc
+        >>> lc.runtime_trace_enable(True, capacity=1000)
+        >>> lc.runtime_trace_enabled()
+        True
+        >>> lc.runtime_trace_enable(False)
     """
     if not isinstance(enabled, bool):
         raise errors.TypeError(f"runtime_trace_enable(): enabled must be a bool, got {type(enabled).__name__}")
@@ -109,7 +116,23 @@ def runtime_trace_capacity() -> int:
 
 
 def runtime_trace_set_capacity(capacity: int) -> None:
-    """Keeps the newest `capacity` events, from 1 to 4194304, from now on."""
+    """Sets how many of the newest events are kept; older ones are dropped.
+
+    Args:
+        capacity (int): from 1 to 4194304.
+
+    Raises:
+        TypeError: `capacity` is no int.
+        ValueError: it is out of its range.
+
+    Example:
+        >>> import lucid.lightning as lc
+        >>> former = lc.runtime_trace_capacity()
+        >>> lc.runtime_trace_set_capacity(100)
+        >>> lc.runtime_trace_capacity()
+        100
+        >>> lc.runtime_trace_set_capacity(former)
+    """
     if not isinstance(capacity, int) or isinstance(capacity, bool):
         raise errors.TypeError(f"runtime_trace: capacity must be an int, got {type(capacity).__name__}")
     if not 1 <= capacity <= MOST_EVENTS:
@@ -119,11 +142,26 @@ def runtime_trace_set_capacity(capacity: int) -> None:
 
 
 def runtime_trace_events(limit: int | None = None) -> list[Event]:
-    """The events kept, oldest first; with `limit` the newest of them alone.
+    """Gives the events that are kept, the oldest first.
+
+    Args:
+        limit (int, optional): how many of the newest ones. Default: all.
 
     Returns:
         A list of dicts with `seq`, `type` (`op_dispatch`, `upload`, `download`, `sync` or `session`), `op`,
         `timestamp_ns`, `duration_ns`, `requested_device`, `selected_device`, `fallback`, `shape`, `bytes`, `thread`.
+
+    Raises:
+        ValueError: `limit` is no int from 0 on.
+
+    Example:
+        >>> import lucid.lightning as lc
+        >>> lc.runtime_trace_clear()
+        >>> lc.runtime_trace_enable()
+        >>> _ = lc.matmul2d([[1.0]], [[2.0]], "cpu")
+        >>> lc.runtime_trace_enable(False)
+        >>> [event["type"] for event in lc.runtime_trace_events()]
+        ['op_dispatch']
     """
     if limit is not None and (not isinstance(limit, int) or limit < 0):
         raise errors.ValueError(f"runtime_trace_events(): limit must be an int from 0 on, got {limit!r}")
@@ -187,6 +225,15 @@ def runtime_trace_timeline(
 
     Raises:
         ValueError: An option is not known, or `hotspot_top_k` is negative.
+
+    Example:
+        >>> import lucid.lightning as lc
+        >>> lc.runtime_trace_clear()
+        >>> lc.runtime_trace_enable()
+        >>> _ = lc.matmul2d([[1.0]], [[2.0]], "cpu")
+        >>> lc.runtime_trace_enable(False)
+        >>> lc.runtime_trace_timeline(group_by="type")["groups"][0]["count"]
+        1
     """
     _one_of("group_by", group_by, _GROUPS)
     _one_of("group_sort_by", group_sort_by, _GROUP_SORTS)

@@ -99,10 +99,24 @@ def _chrome_event(event: Event, pid: int) -> dict[str, Any]:
 
 
 def runtime_trace_export_chrome(path: str | os.PathLike[str]) -> int:
-    """Writes the events kept as Chrome's trace, which `chrome://tracing` and Perfetto read.
+    """Writes the events that are kept as Chrome's trace, which `chrome://tracing` and Perfetto read.
+
+    Args:
+        path (str or os.PathLike): the file to write.
 
     Returns:
-        How many events were written.
+        int: how many events were written.
+
+    Raises:
+        OSError: the file cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> import lucid.lightning as lc
+        >>> lc.runtime_trace_clear()
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     lc.runtime_trace_export_chrome(f"{folder}/trace.json")
+        0
     """
     events = runtime_trace_events()
     pid = os.getpid()
@@ -121,6 +135,17 @@ def runtime_trace_export_html(path: str | os.PathLike[str], title: str = "Runtim
 
     Returns:
         How many events were written.
+
+    Raises:
+        OSError: the file cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> import lucid.lightning as lc
+        >>> lc.runtime_trace_clear()
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     lc.runtime_trace_export_html(f"{folder}/trace.html", title="One run")
+        0
     """
     report = runtime_trace_timeline(**options)
     summary = f"{report['event_count']} events over {report['span_ns'] / 1e6:.3f} ms; {report['dropped']} older dropped"

@@ -52,7 +52,26 @@ def clear_attention_session_cache() -> int:
 
 
 def matmul(a: Any, b: Any, device: Any = "metal") -> Any:
-    """`matmul2d` by the engine that was set."""
+    """Computes the product of two matrices by the engine that `lightning_set_backend` has set.
+
+    Args:
+        a (array, list or Tensor): of shape (m, k), float32.
+        b (array, list or Tensor): of shape (k, n), float32.
+        device (device or str, optional): `"metal"`, `"cuda"`, `"cpu"` or `"auto"`; small work is computed on the CPU
+            (see `CrossoverPolicy`). Default: `"metal"`.
+
+    Returns:
+        array, list or Tensor: of shape (m, n), float32, of the operands' kind.
+
+    Raises:
+        ShapeMismatch: the shapes do not fit.
+        DtypeMismatch: an operand is not float32.
+
+    Example:
+        >>> import lucid.lightning as lc
+        >>> lc.lightning_matmul([[1.0, 2.0]], [[3.0], [4.0]], "cpu")
+        [[11.0]]
+    """
     engine = get_engine()
     if engine == "lightning":
         return _matmul.matmul2d(a, b, device)
@@ -63,7 +82,28 @@ def matmul(a: Any, b: Any, device: Any = "metal") -> Any:
 
 
 def matmul_into(a: Any, b: Any, out: Any, device: Any = "metal") -> None:
-    """`matmul` into the caller's memory: `(m, n)` or flat."""
+    """Computes the product of two matrices by the engine that was set, into the caller's memory.
+
+    Args:
+        a (array, list or Tensor): of shape (m, k), float32.
+        b (array, list or Tensor): of shape (k, n), float32.
+        out (array or Tensor): of shape (m, n) or flat, float32, contiguous, writable, apart from the operands.
+        device (device or str, optional): `"metal"`, `"cuda"`, `"cpu"` or `"auto"`; small work is computed on the CPU
+            (see `CrossoverPolicy`). Default: `"metal"`.
+
+    Raises:
+        ShapeMismatch: the shapes do not fit.
+        DtypeMismatch: an operand is not float32.
+        ValueError: `out` is read-only, not contiguous, or overlaps an operand.
+
+    Example:
+        >>> import numpy as np
+        >>> import lucid.lightning as lc
+        >>> out = np.empty((1, 1), np.float32)
+        >>> lc.lightning_matmul_into([[1.0, 2.0]], [[3.0], [4.0]], out, "cpu")
+        >>> out
+        array([[11.]], dtype=float32)
+    """
     engine = get_engine()
     if engine == "lightning":
         return _matmul.matmul2d_into(a, b, out, device)
@@ -93,12 +133,28 @@ def _attend(op: str, q: Any, k: Any, v: Any, seq: Any, dim: Any, causal: Any, de
 
 
 def attention(q: Any, k: Any, v: Any, seq_len: int, head_dim: int, causal: bool = False, device: Any = "metal") -> Any:
-    """`attention_forward` by the engine that was set.
+    """Computes `attention_forward` by the engine that was set: `softmax(q kᵀ / √head_dim) v`.
 
-    Example::
+    Args:
+        q (array, list or Tensor): queries of shape (seq_len, head_dim), or flat, float32.
+        k (array, list or Tensor): keys of the same shape.
+        v (array, list or Tensor): values of the same shape.
+        seq_len (int): how many queries and keys there are.
+        head_dim (int): features of each.
+        causal (bool, optional): whether query `i` sees keys `0 … i` alone. Default: False.
+        device (device or str, optional): `"metal"`, `"cuda"`, `"cpu"` or `"auto"`; small work is computed on the CPU
+            (see `CrossoverPolicy`). Default: `"metal"`.
 
+    Returns:
+        array, list or Tensor: of shape (seq_len, head_dim), flat where `q` is, of the operands' kind.
+
+    Raises:
+        ShapeMismatch: the shapes do not fit.
+        DtypeMismatch: an operand is not float32.
+
+    Example:
         >>> import lucid.lightning as lc
-        >>> lc.api.attention([1.0], [2.0], [5.0], 1, 1, False, "cpu")
+        >>> lc.lightning_attention([1.0], [2.0], [5.0], 1, 1, False, "cpu")
         [5.0]
     """
     return _attend("api.attention()", q, k, v, seq_len, head_dim, causal, device, None, False)
@@ -107,7 +163,32 @@ def attention(q: Any, k: Any, v: Any, seq_len: int, head_dim: int, causal: bool 
 def attention_into(
     q: Any, k: Any, v: Any, out: Any, seq_len: int, head_dim: int, causal: bool = False, device: Any = "metal"
 ) -> None:
-    """`attention` into the caller's memory: `(seq_len, head_dim)` or flat."""
+    """Computes `attention_forward` by the engine that was set, into the caller's memory.
+
+    Args:
+        q (array, list or Tensor): queries of shape (seq_len, head_dim), or flat, float32.
+        k (array, list or Tensor): keys of the same shape.
+        v (array, list or Tensor): values of the same shape.
+        out (array or Tensor): of shape (seq_len, head_dim) or flat, float32, contiguous, writable.
+        seq_len (int): how many queries and keys there are.
+        head_dim (int): features of each.
+        causal (bool, optional): whether query `i` sees keys `0 … i` alone. Default: False.
+        device (device or str, optional): `"metal"`, `"cuda"`, `"cpu"` or `"auto"`; small work is computed on the CPU
+            (see `CrossoverPolicy`). Default: `"metal"`.
+
+    Raises:
+        ShapeMismatch: the shapes do not fit.
+        DtypeMismatch: an operand is not float32.
+        TypeError: `out` is no array or tensor.
+
+    Example:
+        >>> import numpy as np
+        >>> import lucid.lightning as lc
+        >>> out = np.empty(1, np.float32)
+        >>> lc.lightning_attention_into([1.0], [2.0], [5.0], out, 1, 1, False, "cpu")
+        >>> out
+        array([5.], dtype=float32)
+    """
     _attend("api.attention_into()", q, k, v, seq_len, head_dim, causal, device, out, True)
 
 
@@ -136,7 +217,32 @@ def conv_relu_nchw(
     pad_w: int = 0,
     device: Any = "metal",
 ) -> Any:
-    """`max(conv2d_nchw(x, w, b, …), 0)` by the engine that was set; arguments as in `conv2d_nchw`."""
+    """Computes `max(conv2d_nchw(x, w, b, …), 0)` by the engine that was set.
+
+    Args:
+        x (array, list or Tensor): images of shape (n, c, h, w), float32.
+        w (array, list or Tensor): kernels of shape (out, c, kh, kw), float32.
+        b (array, list or Tensor, optional): biases of shape (out,), float32; None: no bias.
+        stride_h (int, optional): rows between windows, from 1 on. Default: 1.
+        stride_w (int, optional): columns between windows, from 1 on. Default: 1.
+        pad_h (int, optional): rows of zeros above and below. Default: 0.
+        pad_w (int, optional): columns of zeros left and right. Default: 0.
+        device (device or str, optional): `"metal"`, `"cuda"`, `"cpu"` or `"auto"`; small work is computed on the CPU
+            (see `CrossoverPolicy`). Default: `"metal"`.
+
+    Returns:
+        array, list or Tensor: of shape (n, out, h', w'), of the operands' kind.
+
+    Raises:
+        ShapeMismatch: the shapes do not fit.
+        DtypeMismatch: an operand is not float32.
+        ValueError: a stride or padding is out of its range.
+
+    Example:
+        >>> import lucid.lightning as lc
+        >>> lc.lightning_conv_relu_nchw([[[[-1.0, 2.0]]]], [[[[3.0]]]], device="cpu")
+        [[[[0.0, 6.0]]]]
+    """
     return _conv_relu("api.conv_relu_nchw()", x, w, b, (stride_h, stride_w, pad_h, pad_w), device, None, False)
 
 
@@ -151,7 +257,34 @@ def conv_relu_nchw_into(
     pad_w: int = 0,
     device: Any = "metal",
 ) -> None:
-    """`conv_relu_nchw` into the caller's memory; relu writes there from the convolution's result."""
+    """Computes `max(conv2d_nchw(x, w, b, …), 0)` by the engine that was set, into the caller's memory.
+
+    Args:
+        x (array, list or Tensor): images of shape (n, c, h, w), float32.
+        w (array, list or Tensor): kernels of shape (out, c, kh, kw), float32.
+        b (array, list or Tensor or None): biases of shape (out,), float32; None: no bias.
+        out (array or Tensor): of shape (n, out, h', w') or flat, float32, contiguous, writable, apart from the
+            operands.
+        stride_h (int, optional): rows between windows, from 1 on. Default: 1.
+        stride_w (int, optional): columns between windows, from 1 on. Default: 1.
+        pad_h (int, optional): rows of zeros above and below. Default: 0.
+        pad_w (int, optional): columns of zeros left and right. Default: 0.
+        device (device or str, optional): `"metal"`, `"cuda"`, `"cpu"` or `"auto"`; small work is computed on the CPU
+            (see `CrossoverPolicy`). Default: `"metal"`.
+
+    Raises:
+        ShapeMismatch: the shapes do not fit.
+        DtypeMismatch: an operand is not float32.
+        ValueError: a stride or padding is out of its range, or `out` cannot be written to.
+
+    Example:
+        >>> import numpy as np
+        >>> import lucid.lightning as lc
+        >>> out = np.empty((1, 1, 1, 2), np.float32)
+        >>> lc.lightning_conv_relu_nchw_into([[[[-1.0, 2.0]]]], [[[[3.0]]]], None, out, device="cpu")
+        >>> out.ravel()
+        array([0., 6.], dtype=float32)
+    """
     _conv_relu("api.conv_relu_nchw_into()", x, w, b, (stride_h, stride_w, pad_h, pad_w), device, out, True)
 
 
@@ -243,30 +376,40 @@ def conv_attention_torchstrong_nchw(
     device: Any = "metal",
     execution_mode: str = "eager",
 ) -> Any:
-    """Convolution, relu, and attention over its elements, without a trip to the host between.
+    """Computes convolution, relu, and attention over its elements, without a trip to the host between.
 
     `out = attention(q, k, v)`, where q, k and v are the elements of `relu(conv2d(x, w, b))` in order, `seq_len *
     head_dim` each, repeated where they are too few.
 
     Args:
-        x (object): As in `conv2d_nchw`.
-        w (object): As in `conv2d_nchw`.
-        b (object): As in `conv2d_nchw`.
-        seq_len (int): The shape of q, k, v and the result.
-        head_dim (int): The shape of q, k, v and the result.
-        stride_h (int, default: 1): As in `conv2d_nchw`.
-        stride_w (int, default: 1): As in `conv2d_nchw`.
-        pad_h (int, default: 0): As in `conv2d_nchw`.
-        pad_w (int, default: 0): As in `conv2d_nchw`.
-        device (lucid.device or str, default: "metal"): As in `conv2d_nchw`.
-        execution_mode (str, default: "eager"): `"eager"`: op after op; `"graph"`: a `GraphIR`, fused, kept for
-            each shape.
+        x (array, list or Tensor): images of shape (n, c, h, w), float32.
+        w (array, list or Tensor): kernels of shape (out, c, kh, kw), float32.
+        b (array, list or Tensor or None): biases of shape (out,), float32; None: no bias.
+        seq_len (int): how many queries and keys there are.
+        head_dim (int): features of each.
+        stride_h (int, optional): rows between windows, from 1 on. Default: 1.
+        stride_w (int, optional): columns between windows, from 1 on. Default: 1.
+        pad_h (int, optional): rows of zeros above and below. Default: 0.
+        pad_w (int, optional): columns of zeros left and right. Default: 0.
+        device (device or str, optional): `"metal"`, `"cuda"`, `"cpu"` or `"auto"`; small work is computed on the CPU
+            (see `CrossoverPolicy`). Default: `"metal"`.
+        execution_mode (str, optional): `"eager"`: op after op; `"graph"`: a `GraphIR`, fused, kept for each shape.
+            Default: `"eager"`.
 
     Returns:
-        `(seq_len, head_dim)`, of the operands' kind.
+        array, list or Tensor: of shape (seq_len, head_dim), of the operands' kind.
 
     Raises:
-        ShapeMismatch, DtypeMismatch, ValueError: As in `conv2d_nchw`; another mode.
+        ShapeMismatch: the shapes do not fit.
+        DtypeMismatch: an operand is not float32.
+        ValueError: a stride or padding is out of its range, or another mode.
+        NotImplementedError: `"graph"` with another engine than Lucid's.
+
+    Example:
+        >>> import lucid.lightning as lc
+        >>> x, w = [[[[1.0, 2.0, 3.0]]]], [[[[1.0]]]]
+        >>> lc.lightning_conv_attention_torchstrong_nchw(x, w, None, 1, 1, device="cpu")  # q = 1, k = 2, v = 3
+        [[3.0]]
     """
     op = "api.conv_attention_torchstrong_nchw()"
     steps = (stride_h, stride_w, pad_h, pad_w)
@@ -287,7 +430,38 @@ def conv_attention_torchstrong_nchw_into(
     device: Any = "metal",
     execution_mode: str = "eager",
 ) -> None:
-    """`conv_attention_torchstrong_nchw` into the caller's memory: `(seq_len, head_dim)` or flat."""
+    """Computes convolution, relu, and attention over its elements into the caller's memory.
+
+    Args:
+        x (array, list or Tensor): images of shape (n, c, h, w), float32.
+        w (array, list or Tensor): kernels of shape (out, c, kh, kw), float32.
+        b (array, list or Tensor or None): biases of shape (out,), float32; None: no bias.
+        out (array or Tensor): of shape (seq_len, head_dim) or flat, float32, contiguous, writable, apart from the
+            operands.
+        seq_len (int): how many queries and keys there are.
+        head_dim (int): features of each.
+        stride_h (int, optional): rows between windows, from 1 on. Default: 1.
+        stride_w (int, optional): columns between windows, from 1 on. Default: 1.
+        pad_h (int, optional): rows of zeros above and below. Default: 0.
+        pad_w (int, optional): columns of zeros left and right. Default: 0.
+        device (device or str, optional): `"metal"`, `"cuda"`, `"cpu"` or `"auto"`; small work is computed on the CPU
+            (see `CrossoverPolicy`). Default: `"metal"`.
+        execution_mode (str, optional): `"eager"` (the default) or `"graph"`.
+
+    Raises:
+        ShapeMismatch: the shapes do not fit.
+        DtypeMismatch: an operand is not float32.
+        ValueError: a stride or padding is out of its range, another mode, or `out` cannot be written to.
+
+    Example:
+        >>> import numpy as np
+        >>> import lucid.lightning as lc
+        >>> out = np.empty((1, 1), np.float32)
+        >>> x, w = [[[[1.0, 2.0, 3.0]]]], [[[[1.0]]]]
+        >>> lc.lightning_conv_attention_torchstrong_nchw_into(x, w, None, out, 1, 1, device="cpu")
+        >>> out
+        array([[3.]], dtype=float32)
+    """
     op = "api.conv_attention_torchstrong_nchw_into()"
     steps = (stride_h, stride_w, pad_h, pad_w)
     _pipeline(op, x, w, b, (seq_len, head_dim), steps, device, execution_mode, out, True)
@@ -308,18 +482,41 @@ def conv_attention_torchstrong_nchw_ab_report(
     iters: int = 10,
     atol: float = 1e-4,
 ) -> dict[str, Any]:
-    """Runs the pipeline in both modes, in turns, and compares them.
+    """Runs the pipeline of `conv_attention_torchstrong_nchw` in both modes, in turns, and compares times and results.
 
     Args:
-        warmup: Untimed runs of each, from 0 on.
-        iters: Timed runs of each, from 1 on.
-        atol: The largest difference with which `allclose` is true.
+        x (array, list or Tensor): images of shape (n, c, h, w), float32.
+        w (array, list or Tensor): kernels of shape (out, c, kh, kw), float32.
+        b (array, list or Tensor or None): biases of shape (out,), float32; None: no bias.
+        seq_len (int): how many queries and keys there are.
+        head_dim (int): features of each.
+        stride_h (int, optional): rows between windows, from 1 on. Default: 1.
+        stride_w (int, optional): columns between windows, from 1 on. Default: 1.
+        pad_h (int, optional): rows of zeros above and below. Default: 0.
+        pad_w (int, optional): columns of zeros left and right. Default: 0.
+        device (device or str, optional): `"metal"`, `"cuda"`, `"cpu"` or `"auto"`; small work is computed on the CPU
+            (see `CrossoverPolicy`). Default: `"metal"`.
+        warmup (int, optional): untimed runs of each mode, from 0 on. Default: 2.
+        iters (int, optional): timed runs of each mode, from 1 on. Default: 10.
+        atol (float, optional): the largest difference with which `allclose` is true. Default: 1e-4.
 
     Returns:
-        A dict with `winner` (`"eager"`, `"graph"` or `"tie"` within 1 %), `eager_ms` and `graph_ms` (medians),
+        dict: `winner` (`"eager"`, `"graph"`, or `"tie"` within 1 %), `eager_ms` and `graph_ms` (medians),
         `graph_over_eager` (their ratio), `max_abs_diff`, `allclose`, `host_dispatch_delta_us` (how much longer a call
         of the graph keeps the host, by the fastest runs), `fallbacks` (runs of each mode computed on the CPU though
         asked for on a GPU), `device`, `iters`.
+
+    Raises:
+        ShapeMismatch: the shapes do not fit.
+        DtypeMismatch: an operand is not float32.
+        ValueError: `warmup`, `iters` or `atol` is out of its range.
+
+    Example:
+        >>> import lucid.lightning as lc
+        >>> x, w = [[[[1.0, 2.0, 3.0]]]], [[[[1.0]]]]
+        >>> report = lc.lightning_conv_attention_torchstrong_nchw_ab_report(x, w, None, 1, 1, device="cpu", iters=2)
+        >>> report["allclose"], report["max_abs_diff"]
+        (True, 0.0)
     """
     op = "api.conv_attention_torchstrong_nchw_ab_report()"
     (iters,) = sizes(op, iters=iters)

@@ -80,18 +80,45 @@ def _get_or_create_attention_session(
 
 
 def tensor(data: Any) -> Any:
-    """A contiguous float32 array of lists, arrays or a `lucid.Tensor`."""
+    """Makes a contiguous float32 array.
+
+    Args:
+        data (list, array or Tensor): numbers, of any shape.
+
+    Returns:
+        array: of the same shape; `data` itself where it is such an array.
+
+    Raises:
+        TypeError: `data` is none of these.
+
+    Example:
+        >>> from lucid.lightning import integrated_api
+        >>> integrated_api.tensor([1, 2])
+        array([1., 2.], dtype=float32)
+    """
     detach = getattr(data, "detach", None)
     return _as_f32_c(detach().cpu().numpy() if detach is not None else data)
 
 
 class ConvReLUResidentBlock:
-    """Convolution and relu whose weights stay on the device.
+    """Convolution and relu, whose weights stay on the device. Called with images, it gives `max(conv(x), 0)`.
 
     Args:
-        w: `(out, c, kh, kw)`, `b`: `(out,)` or `None`, float32.
-        stride, padding: Of both dimensions.
-        device: As in `conv2d_nchw`.
+        w (array, list or Tensor): kernels of shape (out, c, kh, kw), float32.
+        b (array, list or Tensor, optional): biases of shape (out,), float32. Default: zeros.
+        stride (int, optional): rows and columns between windows. Default: 1.
+        padding (int, optional): rows and columns of zeros on each side. Default: 1.
+        device (device or str, optional): `"metal"`, `"cuda"`, `"cpu"` or `"auto"`; small work is computed on the CPU
+            (see `CrossoverPolicy`). Default: `"metal"`.
+
+    Raises:
+        ShapeMismatch: `w` does not have four dimensions.
+
+    Example:
+        >>> from lucid.lightning.integrated_api import ConvReLUResidentBlock
+        >>> block = ConvReLUResidentBlock([[[[3.0]]]], padding=0, device="cpu")
+        >>> block([[[[-1.0, 2.0]]]]).ravel()
+        array([0., 6.], dtype=float32)
     """
 
     def __init__(self, w: Any, b: Any = None, stride: int = 1, padding: int = 1, device: Any = "metal") -> None:
@@ -126,13 +153,19 @@ class ConvReLUResidentBlock:
 
 
 class AttentionResidentBlock:
-    """Attention of one shape by a session.
+    """Attention of one shape by a session of its own. Called with q, k and v, it gives the result, flat where q is.
 
     Args:
-        seq_len (int): As in `AttentionSession`.
-        head_dim (int): As in `AttentionSession`.
-        causal (bool, default: False): As in `AttentionSession`.
-        device (lucid.device or str, default: "metal"): As in `AttentionSession`.
+        seq_len (int): how many queries and keys there are.
+        head_dim (int): features of each.
+        causal (bool, optional): whether query `i` sees keys `0 … i` alone. Default: False.
+        device (device or str, optional): `"metal"`, `"cuda"`, `"cpu"` or `"auto"`; small work is computed on the CPU
+            (see `CrossoverPolicy`). Default: `"metal"`.
+
+    Example:
+        >>> from lucid.lightning.integrated_api import AttentionResidentBlock
+        >>> AttentionResidentBlock(1, 1, device="cpu")([1.0], [2.0], [5.0])
+        [5.0]
     """
 
     def __init__(self, seq_len: int, head_dim: int, causal: bool = False, device: Any = "metal") -> None:
@@ -144,16 +177,23 @@ class AttentionResidentBlock:
 
 
 class ConvAttentionResidentPipeline(ConvReLUResidentBlock):
-    """Convolution, relu and attention whose weights stay on the device.
+    """Convolution, relu and attention, whose weights stay on the device. Called with images, it gives the result.
 
     Args:
-        w (object): As in `ConvReLUResidentBlock`.
-        b (object): As in `ConvReLUResidentBlock`.
-        seq_len (int): As in `conv_attention_torchstrong_nchw`.
-        head_dim (int): As in `conv_attention_torchstrong_nchw`.
-        stride (int, default: 1): As in `ConvReLUResidentBlock`.
-        padding (int, default: 1): As in `ConvReLUResidentBlock`.
-        device (lucid.device or str, default: "metal"): As in `ConvReLUResidentBlock`.
+        w (array, list or Tensor): kernels of shape (out, c, kh, kw), float32.
+        b (array, list or Tensor or None): biases of shape (out,), float32; None: zeros.
+        seq_len (int): how many queries and keys there are.
+        head_dim (int): features of each.
+        stride (int, optional): rows and columns between windows. Default: 1.
+        padding (int, optional): rows and columns of zeros on each side. Default: 1.
+        device (device or str, optional): `"metal"`, `"cuda"`, `"cpu"` or `"auto"`; small work is computed on the CPU
+            (see `CrossoverPolicy`). Default: `"metal"`.
+
+    Example:
+        >>> from lucid.lightning.integrated_api import ConvAttentionResidentPipeline
+        >>> pipeline = ConvAttentionResidentPipeline([[[[1.0]]]], None, 1, 1, padding=0, device="cpu")
+        >>> pipeline([[[[1.0, 2.0, 3.0]]]])
+        array([[3.]], dtype=float32)
     """
 
     def __init__(

@@ -26,17 +26,27 @@ from lucid.llm.tokenizer import Tokenizer
 
 @dataclasses.dataclass(eq=False)
 class Request:
-    """One prompt, and how it goes on.
+    """One prompt that a `Batcher` continues, and how.
 
-    Attributes:
-        tokens: The prompt.
-        max_new_tokens: The most tokens to generate.
-        sampler: How tokens are chosen.
-        stop: Strings that end the text.
-        ends: Tokens that end it; the model's where none are given.
-        top_logprobs: Note log-probabilities, and those of so many of the best tokens; None notes none.
-        constraint: What the output keeps to.
-        generated: The tokens so far.
+    Args:
+        tokens (list of int): the prompt.
+        max_new_tokens (int, optional): the most tokens to generate. Default: 128.
+        sampler (Sampler, optional): how tokens are chosen. Default: the best one each.
+        stop (sequence of str, optional): strings that end the text; the batcher needs a tokenizer then. Default: none.
+        ends (frozenset of int, optional): tokens that end it. Default: the model's.
+        top_logprobs (int, optional): how many of the best tokens' log-probabilities are noted, beside the chosen one's.
+            Default: None, none at all.
+        constraint (Constraint, optional): what the output keeps to. Default: none.
+        generated (list of int, optional): the tokens so far; the batcher appends to it.
+
+    Example:
+        >>> request = lucid.llm.Request([1, 2, 3], max_new_tokens=2)
+        >>> batcher = lucid.llm.Batcher(lucid.llm.CausalLM(lucid.llm.Config("llama", 32, 16, 32, 2, 2, 1, 8)))
+        >>> batcher.submit(request)
+        >>> while not batcher.idle:
+        ...     _ = batcher.step()
+        >>> len(request.generated)
+        2
     """
 
     tokens: list[int]
@@ -135,14 +145,17 @@ def keep(cache: Cache, rows: list[int], device: Any) -> None:
 
 
 class Batcher:
-    """Runs requests together.
+    """Runs requests together: each step generates one token for each, and requests come and go between steps.
 
     Args:
-        model: The model.
-        tokenizer: For texts and stop strings.
-        max_batch: The most sequences at once. Default: 32.
-        chunk: Tokens of a prompt that are read between two steps. Default: 512.
-        prefixes: Keys and values of earlier prompts; None keeps none.
+        model (CausalLM): generates the tokens.
+        tokenizer (Tokenizer, optional): for texts and stop strings. Default: none.
+        max_batch (int, optional): the most sequences at once. Default: 32.
+        chunk (int, optional): how many tokens of a prompt are read between two steps. Default: 512.
+        prefixes (PrefixCache, optional): keys and values of earlier prompts. Default: none are kept.
+
+    Raises:
+        ValueError: `max_batch` or `chunk` is less than 1.
 
     Example:
         >>> model = lucid.llm.CausalLM(lucid.llm.Config("llama", 32, 16, 32, 2, 2, 1, 8))

@@ -132,16 +132,28 @@ class QuantizedCache(LayerCache):
 
 
 class Cache:
-    """The caches of a model's layers.
+    """Keys and values of earlier tokens, for each layer of a model.
 
     Args:
-        config: The model's.
-        kind: `"growing"`; `"static"`, which holds `max_size` tokens from the start on; or `"quantized"`. Layers with
-        a window
-            have a rotating cache, unless `rotating` is false.
-        max_size: The most tokens.
-        bits, group_size: Of a quantised cache.
-        padding: How many tokens at the start of each sequence are padding, (B,) int64.
+        config (Config): the model's sizes.
+        kind (str, optional): `"growing"`; `"static"`, which has memory for `max_size` tokens from the start on; or
+            `"quantized"`. Default: `"growing"`.
+        max_size (int, optional): the most tokens; needed for `"static"`. Default: no limit.
+        bits (int, optional): bits of an element of a quantised cache. Default: 8.
+        group_size (int, optional): how many of its elements share a scale. Default: 64.
+        padding (Tensor, optional): how many tokens at the start of each sequence are padding, of shape (B,), int64.
+            Default: none.
+        rotating (bool, optional): whether layers with a window keep only the window's tokens. Default: True.
+
+    Raises:
+        ValueError: another kind, or `"static"` without `max_size`.
+
+    Example:
+        >>> config = lucid.llm.Config("llama", 32, 16, 32, 2, 2, 1, 8)
+        >>> model, cache = lucid.llm.CausalLM(config), lucid.llm.Cache(config)
+        >>> _ = model(lucid.tensor([[1, 2, 3]]), cache=cache)
+        >>> cache.offset
+        3
     """
 
     def __init__(

@@ -25,13 +25,63 @@ _MOST = 1 << 24
 
 @dataclasses.dataclass
 class Config:
-    """Sizes and switches of a decoder-only transformer.
+    """Sizes and switches of a decoder-only transformer, named as in Hugging Face's `config.json` where it has them.
 
-    Attributes are named as in Hugging Face's `config.json` where it has them. The others: `qk_norm`, RMSNorm of each
-    head's
-    queries and keys (Qwen 3); `unit_offset`, RMSNorm that multiplies by 1 + weight, `post_norms`, norms behind
-    attention
-    and MLP too, and `scale_embeddings` by √hidden_size (Gemma 2); `layer_windows`, the window of each layer or None.
+    Args:
+        model_type (str): such as `"llama"` or `"qwen3"`.
+        vocab_size (int): how many tokens there are.
+        hidden_size (int): features of a token between layers.
+        intermediate_size (int): features inside an MLP.
+        num_hidden_layers (int): how many layers there are.
+        num_attention_heads (int): heads of queries.
+        num_key_value_heads (int): heads of keys and values, which divide those of queries.
+        head_dim (int): features of a head.
+        rms_norm_eps (float, optional): what RMSNorm adds to the mean square. Default: 1e-6.
+        rope_theta (float, optional): the base of rotary embeddings' wavelengths. Default: 10000.
+        rope_scaling (dict, optional): how they are scaled for longer texts, with `rope_type`. Default: not.
+        rope_local_theta (float, optional): the base for layers with a window (Gemma 3). Default: `rope_theta`.
+        partial_rotary_factor (float, optional): the share of a head's features that is rotated. Default: 1.
+        max_position_embeddings (int, optional): the longest text, in tokens. Default: 2048.
+        tie_word_embeddings (bool, optional): whether logits use the embedding's weight. Default: False.
+        qkv_bias (bool, optional): whether the projections of queries, keys and values have a bias. Default: False.
+        o_bias (bool, optional): whether attention's output projection has one. Default: False.
+        mlp_bias (bool, optional): whether the MLP's projections have one. Default: False.
+        hidden_act (str, optional): `"silu"`, `"gelu"` or `"gelu_pytorch_tanh"`. Default: `"silu"`.
+        layer_windows (list of int or None, optional): for each layer how many tokens attention sees; None: all.
+            Default: all in each.
+        qk_norm (bool, optional): whether each head's queries and keys pass RMSNorm (Qwen 3). Default: False.
+        num_experts (int, optional): experts of a mixture. Default: 0, dense MLPs.
+        num_experts_per_tok (int, optional): how many experts see a token. Default: 0.
+        moe_intermediate_size (int, optional): features inside an expert. Default: 0.
+        norm_topk_prob (bool, optional): whether the chosen experts' weights are scaled to sum 1. Default: True.
+        sparse_layers (list of bool, optional): which layers have experts. Default: all where `num_experts` > 0.
+        unit_offset (bool, optional): whether RMSNorm multiplies by `1 + weight` (Gemma). Default: False.
+        post_norms (bool, optional): whether norms follow attention and MLP, too (Gemma 2). Default: False.
+        scale_embeddings (bool, optional): whether embeddings are multiplied by √hidden_size (Gemma). Default: False.
+        attn_logit_softcapping (float, optional): the bound `c` in `c · tanh(score / c)` of attention. Default: none.
+        final_logit_softcapping (float, optional): the same for the logits. Default: none.
+        query_pre_attn_scalar (float, optional): scores are divided by its root. Default: `head_dim`.
+        bos_token_id (int, optional): the token that begins a text. Default: none.
+        eos_token_id (list of int, optional): the tokens that end one. Default: none.
+        pad_token_id (int, optional): the token that pads a batch. Default: none.
+
+    Raises:
+        ValueError: a size is no positive integer, sizes do not divide, the activation is not known, or a list does not
+            have an entry for each layer.
+
+    Example:
+        >>> config = lucid.llm.Config(
+        ...     "llama",
+        ...     vocab_size=32,
+        ...     hidden_size=16,
+        ...     intermediate_size=32,
+        ...     num_hidden_layers=2,
+        ...     num_attention_heads=2,
+        ...     num_key_value_heads=1,
+        ...     head_dim=8,
+        ... )
+        >>> config.context
+        2048
     """
 
     model_type: str

@@ -11,7 +11,21 @@ from lucid.llm.tokenizer import Tokenizer
 
 
 class Constraint:
-    """What one output keeps to, and how far it has come; `Vocabulary` makes it."""
+    """What one output keeps to, and how far it has come. `Vocabulary.json_schema`, `regex` and `grammar` make it.
+
+    Args:
+        engine (native constraint): the engine's state.
+
+    Example:
+        >>> import json, pathlib, tempfile
+        >>> model = {"type": "WordLevel", "vocab": {"a": 0, "b": 1, "</s>": 2}, "unk_token": "a"}
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = pathlib.Path(folder, "tokenizer.json").write_text(json.dumps({"version": "1.0", "model": model}))
+        ...     tokenizer = lucid.llm.load_tokenizer(folder)
+        >>> constraint = lucid.llm.Vocabulary(tokenizer, vocab_size=3, end=2).regex("ab")
+        >>> constraint.masked(lucid.zeros(3)).tolist()  # only "a" can begin
+        [[0.0, -inf, -inf]]
+    """
 
     def __init__(self, engine: Any) -> None:
         self._engine = engine
@@ -34,14 +48,27 @@ class Constraint:
 
 
 class Vocabulary:
-    """A tokenizer's tokens, made ready once for any number of constraints.
+    """A tokenizer's tokens, prepared once for any number of constraints.
 
     Args:
-        tokenizer: The tokenizer.
-        vocab_size: How many logits the model gives.
-        end: The token that ends an output.
+        tokenizer (Tokenizer): gives the tokens' texts.
+        vocab_size (int): how many logits the model gives.
+        end (int): the token that ends an output.
 
-    Raises ValueError where `end` is outside of the vocabulary.
+    Raises:
+        ValueError: `end` is outside of the vocabulary.
+
+    Example:
+        >>> import json, pathlib, tempfile
+        >>> model = {"type": "WordLevel", "vocab": {"a": 0, "b": 1, "</s>": 2}, "unk_token": "a"}
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = pathlib.Path(folder, "tokenizer.json").write_text(json.dumps({"version": "1.0", "model": model}))
+        ...     tokenizer = lucid.llm.load_tokenizer(folder)
+        >>> vocabulary = lucid.llm.Vocabulary(tokenizer, vocab_size=3, end=2)
+        >>> constraint = vocabulary.regex("b+")
+        >>> constraint.take(1)
+        >>> constraint.masked(lucid.zeros(3)).tolist()  # another "b", or the end
+        [[-inf, 0.0, 0.0]]
     """
 
     def __init__(self, tokenizer: Tokenizer, vocab_size: int, end: int) -> None:

@@ -178,27 +178,36 @@ def finetune(
     seed: int = 0,
     report: Callable[[Report], None] | None = None,
 ) -> list[float]:
-    """Trains the parameters of a model that require a gradient, with AdamW, a warm-up and a cosine's decay to a tenth.
+    """Trains the parameters of a model that require a gradient, with AdamW; the rate warms up and decays as a cosine.
 
     Args:
-        model: The model: with adapters (`add_lora`), or with parameters that require gradients.
-        examples: What it learns from.
-        steps: Steps of the optimizer.
-        batch_size: Examples that go through the model at once.
-        accumulate: Batches of a step.
-        learning_rate: The largest one.
-        warmup: Steps in which it rises.
-        weight_decay: AdamW's.
-        max_norm: The largest norm of the gradient.
-        valid: Examples to measure on, each `valid_every` steps and at the end.
-        valid_every: Steps between measurements.
-        seed: Of the order of examples.
-        report: Called after each step.
+        model (CausalLM): with adapters (`add_lora`), or with parameters that require gradients.
+        examples (sequence of Example): token lists, with the first token that is learned.
+        steps (int): how many steps the optimizer makes.
+        batch_size (int, optional): examples that go through the model at once. Default: 4.
+        accumulate (int, optional): batches whose gradients make one step. Default: 1.
+        learning_rate (float, optional): the largest one; it ends at a tenth. Default: 1e-4.
+        warmup (int, optional): steps in which it rises. Default: 10.
+        weight_decay (float, optional): AdamW's. Default: 0.
+        max_norm (float, optional): the largest norm of the gradient. Default: 1.
+        valid (sequence of Example, optional): examples to measure on, each `valid_every` steps and at the end.
+        valid_every (int, optional): steps between measurements. Default: 100.
+        seed (int, optional): of the order of the examples. Default: 0.
+        report (callable, optional): called with a report after each step. Default: none.
 
     Returns:
-        The mean loss of each step.
+        list of float: the mean loss of each step.
 
-    Raises ValueError where nothing requires a gradient, and for numbers that are not positive.
+    Raises:
+        ValueError: nothing requires a gradient, there are no examples, or a number is not positive.
+
+    Example:
+        >>> from lucid.llm.finetuning import Example
+        >>> model = lucid.llm.CausalLM(lucid.llm.Config("llama", 32, 16, 32, 2, 2, 1, 8))
+        >>> _ = lucid.llm.add_lora(model, rank=2)
+        >>> losses = lucid.llm.finetune(model, [Example([1, 2, 3, 4])], steps=3, learning_rate=0.01, warmup=1)
+        >>> len(losses)
+        3
     """
     for name, value in (("steps", steps), ("batch_size", batch_size), ("accumulate", accumulate)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:

@@ -23,11 +23,17 @@ CHUNK = 512
 class Generated:
     """What was generated for one prompt.
 
-    Attributes:
-        tokens: The new tokens, with the one that ended them.
-        text: Their text, without special tokens and stop strings; empty without a tokenizer.
-        finish_reason: `"stop"` for an end token or a stop string, `"length"` otherwise.
-        logprobs: The log-probability of each token, where they were asked for.
+    Args:
+        tokens (list of int): the new tokens, with the one that ended them.
+        text (str, optional): their text, without special tokens and stop strings. Default: empty, without a tokenizer.
+        finish_reason (str, optional): `"stop"` for an end token or a stop string, `"length"` otherwise.
+        logprobs (list of float, optional): the log-probability of each token, where they were asked for.
+
+    Example:
+        >>> model = lucid.llm.CausalLM(lucid.llm.Config("llama", 32, 16, 32, 2, 2, 1, 8))
+        >>> found = lucid.llm.generate(model, [1, 2, 3], max_new_tokens=4)[0]
+        >>> len(found.tokens), found.finish_reason
+        (4, 'length')
     """
 
     tokens: list[int]
@@ -69,7 +75,22 @@ def _check(model: CausalLM, prompts: list[list[int]], new: int, cache: Cache | N
 
 
 def padded(prompts: Sequence[Sequence[int]], device: Any = None, pad: int = 0) -> tuple[Tensor, Tensor | None]:
-    """Prompts as one tensor (B, L), padded on the left, and how many are padding (B,); None where none are."""
+    """Makes one tensor of several prompts, padded on the left.
+
+    Args:
+        prompts (sequence of sequence of int): the tokens of each.
+        device (device or str, optional): where the tensor goes. Default: the default device.
+        pad (int, optional): the token that pads. Default: 0.
+
+    Returns:
+        tuple of (Tensor, Tensor or None): the tokens, of shape (B, L), int64; and how many are padding, of shape (B,),
+        int64, or None where none are.
+
+    Example:
+        >>> lucid.llm.padded([[5, 6, 7], [8]])
+        (tensor([[5, 6, 7],
+                [0, 0, 8]]), tensor([0, 2]))
+    """
     longest = max(len(p) for p in prompts)
     rows = [[pad] * (longest - len(p)) + list(p) for p in prompts]
     tokens = lucid.tensor(rows, dtype=lucid.int64, device=device)
@@ -84,7 +105,27 @@ def prefill(
     chunk: int = CHUNK,
     progress: Callable[[int, int], None] | None = None,
 ) -> Tensor:
-    """Puts tokens (B, L) through the model, `chunk` at a time; the logits (B, V) after the last one."""
+    """Puts a prompt's tokens through a model, so that a cache holds their keys and values.
+
+    Args:
+        model (CausalLM): the model that reads them.
+        tokens (Tensor): of shape (B, L), integers.
+        cache (Cache): gets the keys and values.
+        chunk (int, optional): how many tokens go through the model at once. Default: 512.
+        progress (callable, optional): called with how many tokens have been read, and of how many. Default: none.
+
+    Returns:
+        Tensor: the logits after the last token, of shape (B, vocab_size).
+
+    Raises:
+        ValueError: `chunk` is less than 1.
+
+    Example:
+        >>> config = lucid.llm.Config("llama", 32, 16, 32, 2, 2, 1, 8)
+        >>> model, cache = lucid.llm.CausalLM(config), lucid.llm.Cache(config)
+        >>> lucid.llm.prefill(model, lucid.tensor([[1, 2, 3]]), cache).shape
+        lucid.Size([1, 32])
+    """
     if chunk < 1:
         raise errors.ValueError(f"prefill: chunk must be positive, got {chunk}")
     length = tokens.shape[1]
@@ -215,34 +256,44 @@ def generate(
     prefixes: PrefixCache | None = None,
     constraint: Constraint | None = None,
 ) -> list[Generated]:
-    """Goes on with prompts.
+    """Continues prompts, all at once.
 
     Args:
-        model: The model.
-        prompts: A text, a list of tokens, or a list of either.
-        max_new_tokens: The most tokens for each.
-        tokenizer: For texts and stop strings.
-        sampler: How tokens are chosen; the best one each where none is given.
-        stop: Strings that end a sequence; they are not in its text.
-        eos_token_id: Tokens that end a sequence; the model's where none are given, none for `[]`.
-        num_beams: Above 1, beam search for each prompt, as Hugging Face's, without sampling.
-        length_penalty: Scores of beams are divided by their length to this power.
-        draft: A small model with the same tokens that proposes `draft_tokens` at a time, which the model checks at
-        once;
-            greedy results are the same as without, but for ties. One prompt, temperature 0.
-        logprobs: Note each token's log-probability.
-        chunk: Tokens of a prompt that go through the model at once.
-        cache: Of earlier calls, to go on from; its tokens come before the prompts.
-        cache_options: Of the cache that is made: `kind`, `max_size`, `bits`, `group_size`.
-        progress: Called with how many tokens of the prompts have been read, and of how many.
-        prefixes: Keys and values of earlier prompts; what a prompt shares with one of them is not read again.
-        constraint: What the output of one prompt keeps to.
+        model (CausalLM): the model, in evaluation mode.
+        prompts (str, list of int, or a list of either): texts need a tokenizer.
+        max_new_tokens (int, optional): the most tokens for each. Default: 128.
+        tokenizer (Tokenizer, optional): for texts and stop strings. Default: none.
+        sampler (Sampler, optional): how tokens are chosen. Default: the best one each.
+        stop (sequence of str, optional): strings that end a sequence; they are not in its text. Default: none.
+        eos_token_id (int or sequence of int, optional): tokens that end a sequence. Default: the model's; `[]` for
+            none.
+        num_beams (int, optional): above 1, beam search for each prompt, as Hugging Face's, without sampling. Default:
+            1.
+        length_penalty (float, optional): scores of beams are divided by their length to this power. Default: 1.
+        draft (CausalLM, optional): a small model with the same tokens that proposes `draft_tokens` at a time, which the
+            model checks at once; greedy results are the same as without, but for ties. One prompt, temperature 0.
+        draft_tokens (int, optional): how many tokens the draft proposes. Default: 4.
+        logprobs (bool, optional): whether each token's log-probability is noted. Default: False.
+        chunk (int, optional): how many tokens of a prompt go through the model at once. Default: 512.
+        cache (Cache, optional): of earlier calls, to continue; its tokens come before the prompts. Default: a new one.
+        cache_options (dict, optional): for the cache that is made: `kind`, `max_size`, `bits`, `group_size`.
+        progress (callable, optional): called with how many tokens of the prompts have been read, and of how many.
+        prefixes (PrefixCache, optional): keys and values of earlier prompts, for one prompt. Default: none.
+        constraint (Constraint, optional): what the output keeps to, for one prompt. Default: none.
 
     Returns:
-        One `Generated` for each prompt.
+        list of Generated: one for each prompt.
 
-    Raises ValueError for prompts without tokens, tokens outside of the vocabulary, and what exceeds the model's
-    context.
+    Raises:
+        ValueError: a text without a tokenizer, a token out of the vocabulary, more tokens than the model's context, or
+            options that exclude one another.
+
+    Example:
+        >>> model = lucid.llm.CausalLM(lucid.llm.Config("llama", 32, 16, 32, 2, 2, 1, 8))
+        >>> sampler = lucid.llm.Sampler(temperature=0.8, seed=1)
+        >>> found = lucid.llm.generate(model, [[1, 2, 3], [4]], max_new_tokens=5, sampler=sampler)
+        >>> [len(g.tokens) for g in found]
+        [5, 5]
     """
     rows = _prompts(prompts, tokenizer)
     _check(model, rows, max_new_tokens, cache)
@@ -312,7 +363,35 @@ def stream(
     prefixes: PrefixCache | None = None,
     constraint: Constraint | None = None,
 ) -> Iterator[tuple[int, str]]:
-    """Goes on with one prompt; yields each token with the text that is new with it. Arguments as of `generate`."""
+    """Continues one prompt, and yields tokens as they are generated.
+
+    Args:
+        model (CausalLM): the model, in evaluation mode.
+        prompt (str or list of int): a text needs a tokenizer.
+        max_new_tokens (int, optional): the most tokens. Default: 128.
+        tokenizer (Tokenizer, optional): for texts and stop strings. Default: none.
+        sampler (Sampler, optional): how tokens are chosen. Default: the best one each.
+        stop (sequence of str, optional): strings that end the sequence; they are not in its text. Default: none.
+        eos_token_id (int or sequence of int, optional): tokens that end it. Default: the model's; `[]` for none.
+        chunk (int, optional): how many tokens of the prompt go through the model at once. Default: 512.
+        cache (Cache, optional): of earlier calls, to continue; its tokens come before the prompt. Default: a new one.
+        cache_options (dict, optional): for the cache that is made: `kind`, `max_size`, `bits`, `group_size`.
+        progress (callable, optional): called with how many tokens of the prompt have been read, and of how many.
+        prefixes (PrefixCache, optional): keys and values of earlier prompts. Default: none.
+        constraint (Constraint, optional): what the output keeps to. Default: none.
+
+    Yields:
+        tuple of (int, str): a token, and the text that is new with it; -1 with text that was held back at the end.
+
+    Raises:
+        ValueError: several prompts, or what `generate` refuses.
+
+    Example:
+        >>> model = lucid.llm.CausalLM(lucid.llm.Config("llama", 32, 16, 32, 2, 2, 1, 8))
+        >>> tokens = [token for token, text in lucid.llm.stream(model, [1, 2, 3], max_new_tokens=4)]
+        >>> len(tokens)
+        4
+    """
     rows = _prompts(prompt, tokenizer)
     if len(rows) != 1:
         raise errors.ValueError(f"stream: takes one prompt, got {len(rows)}")
@@ -392,9 +471,25 @@ def _speculative(
 
 @lucid.no_grad()
 def perplexity(model: CausalLM, tokens: Sequence[int], window: int = 512, limit: int | None = None) -> float:
-    """The perplexity of a text's tokens, in windows that do not overlap: `exp` of the mean negative log-likelihood.
+    """Computes the perplexity of a text: `exp(-mean(log p(token | those before it)))`, in windows that do not overlap.
 
-    The first token of a window is given, not scored. `limit` is the most windows.
+    Args:
+        model (CausalLM): the model, in evaluation mode.
+        tokens (sequence of int): the text's tokens, at least two.
+        window (int, optional): the length of a window, at most the model's context; its first token is not scored.
+            Default: 512.
+        limit (int, optional): the most windows. Default: all.
+
+    Returns:
+        float: 1 for a model that knows the text, `vocab_size` for one that guesses.
+
+    Raises:
+        ValueError: there are not two tokens.
+
+    Example:
+        >>> model = lucid.llm.CausalLM(lucid.llm.Config("llama", 32, 16, 32, 2, 2, 1, 8))
+        >>> lucid.llm.perplexity(model, [1, 2, 3, 4, 5]) > 1
+        True
     """
     window = min(window, model.config.context)
     pieces = [tokens[i : i + window] for i in range(0, len(tokens), window)]

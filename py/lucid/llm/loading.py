@@ -325,18 +325,30 @@ def _set_factors(model: CausalLM, name: str, factors: list[float]) -> None:
 
 
 def load_model(path: str | os.PathLike[str], device: Any = None, dtype: Any = None) -> CausalLM:
-    """A model of a Hugging Face folder or a GGUF file.
+    """Loads a model of a Hugging Face folder or a GGUF file.
 
     Args:
-        path: The folder, the file, or the id of a model in the hub's cache, `OWNER/NAME`.
-        device: Where it goes; the default device where none is given.
-        dtype: Of float weights, scales and biases; as they are stored where none is given (of GGUF files float32).
+        path (str or os.PathLike): the folder, the file, or the id of a model in the hub's cache, `OWNER/NAME`.
+        device (device or str, optional): where it goes. Default: the default device.
+        dtype (dtype, optional): of float weights, scales and biases. Default: as they are stored; of GGUF files
+            float32.
 
     Returns:
-        The model in evaluation mode; no parameter requires a gradient.
+        CausalLM: in evaluation mode; no parameter requires a gradient.
 
-    Raises FileNotFoundError for what is not there, FileError for what is damaged, ValueError for what does not fit
-    together.
+    Raises:
+        FileNotFoundError: there is no such file or folder.
+        FileError: a file is damaged.
+        ValueError: the files do not fit together, or the kind of model is not known.
+
+    Example:
+        >>> import tempfile
+        >>> model = lucid.llm.CausalLM(lucid.llm.Config("llama", 32, 16, 32, 2, 2, 1, 8))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     lucid.llm.save_model(model, folder)
+        ...     loaded = lucid.llm.load_model(folder)
+        >>> loaded.config.vocab_size
+        32
     """
     place = resolve(path)
     if place.is_dir():
@@ -350,11 +362,26 @@ _SHARD = 4 << 30
 
 
 def save_model(model: CausalLM, path: str | os.PathLike[str], source: str | os.PathLike[str] | None = None) -> None:
-    """Writes a model as a folder that `load_model` reads, in shards of at most 4 GB.
+    """Writes a model as a Hugging Face folder that `load_model` reads, in shards of at most 4 GB.
 
-    `source` is the folder that it came from, whose tokenizer is copied. Quantised weights are written in
-    mlx-community's
-    layout (as int32 words).
+    Quantised weights are written in mlx-community's layout (as int32 words).
+
+    Args:
+        model (CausalLM): dense or quantised, without adapters.
+        path (str or os.PathLike): the folder; made where there is none.
+        source (str or os.PathLike, optional): the folder that the model came from, whose tokenizer is copied. Default:
+            none.
+
+    Raises:
+        OSError: the folder cannot be written.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> model = lucid.llm.CausalLM(lucid.llm.Config("llama", 32, 16, 32, 2, 2, 1, 8))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     lucid.llm.save_model(model, folder)
+        ...     sorted(file.name for file in pathlib.Path(folder).iterdir())
+        ['config.json', 'model.safetensors']
     """
     folder = Path(path)
     folder.mkdir(parents=True, exist_ok=True)

@@ -28,15 +28,19 @@ _PREFIX = "base_model.model."
 
 
 class LoRALinear(nn.Module):
-    """`base(x) + alpha / rank · B A dropout(x)`: a linear layer with an adapter.
-
-    Args:
-        base: The layer, `nn.Linear` or `nn.QuantizedLinear`; its parameters take no gradient any more.
-        rank: Rows of A, (rank, in_features), and columns of B, (out_features, rank).
-        alpha: The adapter's weight, times `rank`.
-        dropout: Of the adapter's input, while training.
+    """A linear layer with an adapter: `base(x) + alpha / rank · B A dropout(x)`.
 
     B starts as zeros, so that the layer first gives what `base` gives.
+
+    Args:
+        base (Linear or QuantizedLinear): the layer; its parameters take no gradient any more.
+        rank (int, optional): rows of A, (rank, in_features), and columns of B, (out_features, rank). Default: 8.
+        alpha (float, optional): the adapter's weight, times `rank`. Default: 16.
+        dropout (float, optional): the share of the adapter's inputs that is dropped while training. Default: 0.
+
+    Raises:
+        TypeError: `base` is another layer.
+        ValueError: `rank` is not positive, `alpha` not finite, or `dropout` not from 0 to 1.
 
     Example:
         >>> layer = lucid.llm.LoRALinear(lucid.nn.Linear(4, 2), rank=2, alpha=4)
@@ -115,17 +119,27 @@ def add_lora(
     dropout: float = 0.0,
     targets: Iterable[str] = TARGETS,
 ) -> CausalLM:
-    """Gives layers of a model, in place, adapters; nothing else learns any more.
+    """Gives layers of a model adapters, in place; nothing else gets gradients any more.
 
     Args:
-        model: The model, with dense or quantised layers.
-        rank, alpha, dropout: Of each adapter.
-        targets: Last parts of the layers' names, such as `"q_proj"`. Default: those of attention and MLP.
+        model (CausalLM): with dense or quantised layers.
+        rank (int, optional): of each adapter. Default: 8.
+        alpha (float, optional): each adapter's weight, times `rank`. Default: 16.
+        dropout (float, optional): the share of an adapter's inputs that is dropped while training. Default: 0.
+        targets (iterable of str, optional): last parts of the layers' names, such as `"q_proj"`. Default: those of
+            attention and MLP.
 
     Returns:
-        The model.
+        CausalLM: `model` itself.
 
-    Raises ValueError for targets that no linear layer has, and for a model that has adapters already.
+    Raises:
+        ValueError: no linear layer has the name of a target, or the model has adapters already.
+
+    Example:
+        >>> model = lucid.llm.CausalLM(lucid.llm.Config("llama", 32, 16, 32, 2, 2, 1, 8))
+        >>> _ = lucid.llm.add_lora(model, rank=2, targets=["q_proj", "v_proj"])
+        >>> len([p for p in model.parameters() if p.requires_grad])  # A and B of 2 layers of 2 blocks
+        8
     """
     wanted = set(targets)
     if adapters(model):
@@ -146,9 +160,23 @@ def add_lora(
 
 
 def merge_lora(model: CausalLM, requantize: bool = False) -> CausalLM:
-    """Puts adapters into the weights, in place; quantised layers become dense, unless `requantize`, which rounds again.
+    """Adds a model's adapters to the weights, in place: `W + alpha / rank · B A`.
 
-    Raises ValueError where there are none.
+    Args:
+        model (CausalLM): with adapters.
+        requantize (bool, optional): whether quantised layers are rounded again; else they become dense. Default: False.
+
+    Returns:
+        CausalLM: `model` itself, without adapters.
+
+    Raises:
+        ValueError: the model has no adapters.
+
+    Example:
+        >>> model = lucid.llm.CausalLM(lucid.llm.Config("llama", 32, 16, 32, 2, 2, 1, 8))
+        >>> merged = lucid.llm.merge_lora(lucid.llm.add_lora(model, rank=2))
+        >>> any(isinstance(m, lucid.llm.LoRALinear) for m in merged.modules())
+        False
     """
     found = adapters(model)
     if not found:
@@ -159,9 +187,23 @@ def merge_lora(model: CausalLM, requantize: bool = False) -> CausalLM:
 
 
 def save_adapter(model: CausalLM, path: str | os.PathLike[str], base: str = "") -> None:
-    """Writes adapters as PEFT's folder: `adapter_config.json` and `adapter_model.safetensors`.
+    """Writes a model's adapters as PEFT's folder: `adapter_config.json` and `adapter_model.safetensors`.
 
-    `base` is the name of the model that they belong to. Raises ValueError where there are none, or of several ranks.
+    Args:
+        model (CausalLM): with adapters of one rank.
+        path (str or os.PathLike): the folder; made where there is none.
+        base (str, optional): the name of the model that they belong to. Default: empty.
+
+    Raises:
+        ValueError: the model has no adapters, or some of several ranks.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> model = lucid.llm.CausalLM(lucid.llm.Config("llama", 32, 16, 32, 2, 2, 1, 8))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     lucid.llm.save_adapter(lucid.llm.add_lora(model, rank=2), folder)
+        ...     sorted(file.name for file in pathlib.Path(folder).iterdir())
+        ['adapter_config.json', 'adapter_model.safetensors']
     """
     found = adapters(model)
     if not found:
@@ -195,10 +237,29 @@ def save_adapter(model: CausalLM, path: str | os.PathLike[str], base: str = "") 
 
 
 def load_adapter(model: CausalLM, path: str | os.PathLike[str]) -> CausalLM:
-    """Gives a model, in place, the adapters of a folder that PEFT or `save_adapter` wrote.
+    """Gives a model the adapters of a folder that PEFT or `save_adapter` wrote, in place.
 
-    Raises FileNotFoundError and FileError for files that are missing or damaged, NotImplementedError for other kinds of
-    adapters, ValueError for what does not fit the model.
+    Args:
+        model (CausalLM): the model that they belong to, without adapters.
+        path (str or os.PathLike): the folder.
+
+    Returns:
+        CausalLM: `model` itself.
+
+    Raises:
+        FileNotFoundError: a file is missing.
+        FileError: a file is damaged.
+        NotImplementedError: the adapters are of another kind than plain LoRA.
+        ValueError: they do not fit the model, or it has adapters already.
+
+    Example:
+        >>> import tempfile
+        >>> config = lucid.llm.Config("llama", 32, 16, 32, 2, 2, 1, 8)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     lucid.llm.save_adapter(lucid.llm.add_lora(lucid.llm.CausalLM(config), rank=2), folder)
+        ...     model = lucid.llm.load_adapter(lucid.llm.CausalLM(config), folder)
+        >>> next(m.rank for m in model.modules() if isinstance(m, lucid.llm.LoRALinear))
+        2
     """
     folder = Path(path)
     config = read_json(folder / "adapter_config.json")

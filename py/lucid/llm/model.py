@@ -301,13 +301,12 @@ class Decoder(nn.Module):
 
 
 class CausalLM(nn.Module):
-    """A decoder-only language model.
+    """A decoder-only language model. `forward` takes tokens (B, L), integers, and gives logits (B, L, vocab_size).
 
     Args:
-        config: Its sizes.
-        device, dtype: Of its parameters.
-
-    `forward` takes tokens (B, L) of any integer dtype and gives logits (B, L, vocab_size).
+        config (Config): its sizes and switches.
+        device (device or str, optional): where the parameters are. Default: the default device.
+        dtype (dtype, optional): the parameters' dtype. Default: the default dtype.
 
     Example:
         >>> config = lucid.llm.Config("llama", 32, 16, 32, 2, 2, 1, 8)

@@ -38,11 +38,14 @@ def _shared(a: Sequence[int], b: Sequence[int]) -> int:
 
 
 class PrefixCache:
-    """Caches of prompts, found again by the tokens that prompts begin with; the least used go first.
+    """Keys and values of prompts, found again by the tokens that a prompt begins with; the least used go first.
 
     Args:
-        model: The model that reads the prompts.
-        max_bytes: The most memory for keys and values. Default: 1 GiB.
+        model (CausalLM): the model that reads the prompts.
+        max_bytes (int, optional): the most memory for keys and values. Default: 1 GiB.
+
+    Raises:
+        ValueError: `max_bytes` is negative.
 
     Example:
         >>> model = lucid.llm.CausalLM(lucid.llm.Config("llama", 32, 16, 32, 2, 2, 1, 8))

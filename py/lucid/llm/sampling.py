@@ -10,18 +10,30 @@ from lucid import Tensor, errors
 
 @dataclasses.dataclass
 class Sampler:
-    """How tokens are chosen.
+    """How the next token is chosen from a model's logits.
 
-    Attributes:
-        temperature: 0 takes the best token; otherwise logits are divided by it.
-        top_k: Keep so many of the best tokens; 0 keeps all.
-        top_p: Keep the best tokens that together have this probability.
-        min_p: Keep tokens with at least this share of the best one's probability.
-        repetition_penalty: Logits of tokens that were seen are divided by it where positive, multiplied where negative.
-        presence_penalty: What is taken from the logits of tokens that were generated before.
-        frequency_penalty: What is taken from them for each time that they were.
-        logit_bias: What is added to the logits of tokens, by their numbers.
-        seed: Of the draws; None goes on from the default generator.
+    Args:
+        temperature (float, optional): logits are divided by it; 0 takes the best token. Default: 0.
+        top_k (int, optional): how many of the best tokens are kept; 0: all. Default: 0.
+        top_p (float, optional): the best tokens that together have this probability are kept. Default: 1, all.
+        min_p (float, optional): tokens with at least this share of the best one's probability are kept. Default: 0,
+            all.
+        repetition_penalty (float, optional): logits of tokens that were seen are divided by it where positive,
+            multiplied where negative. Default: 1.
+        seed (int, optional): where the draws start. Default: None, the default generator continues.
+        presence_penalty (float, optional): what is taken from the logits of tokens that were generated before. Default:
+            0.
+        frequency_penalty (float, optional): what is taken from them for each time that they were. Default: 0.
+        logit_bias (dict of int to float, optional): what is added to the logits of tokens. Default: nothing.
+
+    Raises:
+        ValueError: a number is out of its range.
+
+    Example:
+        >>> model = lucid.llm.CausalLM(lucid.llm.Config("llama", 32, 16, 32, 2, 2, 1, 8))
+        >>> sampler = lucid.llm.Sampler(temperature=0.7, top_p=0.9, seed=0)
+        >>> len(lucid.llm.generate(model, [1, 2, 3], max_new_tokens=4, sampler=sampler)[0].tokens)
+        4
     """
 
     temperature: float = 0.0

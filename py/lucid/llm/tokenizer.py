@@ -14,9 +14,22 @@ from lucid.llm.loading import read_json
 
 
 class Tokenizer:
-    """Text to tokens and back, by the `tokenizers` crate.
+    """Turns text into tokens and back, by the `tokenizers` crate. `load_tokenizer` makes it.
 
-    `load_tokenizer` makes it of a folder with `tokenizer.json`, or of a GGUF file.
+    Args:
+        engine (native tokenizer): the engine's.
+        special (dict of str to str, optional): texts of special tokens, by names such as `eos_token`. Default: none.
+        chat_template (str, optional): the Jinja template of `apply_chat_template`. Default: none.
+
+    Example:
+        >>> import json, pathlib, tempfile
+        >>> model = {"type": "WordLevel", "vocab": {"hello": 0, "world": 1, "?": 2}, "unk_token": "?"}
+        >>> text = {"version": "1.0", "pre_tokenizer": {"type": "Whitespace"}, "model": model}
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = pathlib.Path(folder, "tokenizer.json").write_text(json.dumps(text))
+        ...     tokenizer = lucid.llm.load_tokenizer(folder)
+        >>> tokenizer.encode("hello world"), tokenizer.decode([1, 0])
+        ([0, 1], 'world hello')
     """
 
     def __init__(self, engine: Any, special: dict[str, str] | None = None, chat_template: str | None = None) -> None:
@@ -126,9 +139,25 @@ def _content(token: Any) -> str | None:
 
 
 def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
-    """The tokenizer of a folder or of a GGUF file.
+    """Loads the tokenizer of a Hugging Face folder, with its special tokens and chat template, or of a GGUF file.
 
-    Raises FileNotFoundError where there is none, and ValueError for one that is damaged or of a kind that is not read.
+    Args:
+        path (str or os.PathLike): a folder with `tokenizer.json`, a GGUF file, or the id of a model in the hub's cache.
+
+    Returns:
+        Tokenizer: with `encode`, `decode` and `apply_chat_template`.
+
+    Raises:
+        FileNotFoundError: there is no such file or folder, or no `tokenizer.json` in it.
+        ValueError: it is damaged, or of a kind that is not read.
+
+    Example:
+        >>> import json, pathlib, tempfile
+        >>> model = {"type": "WordLevel", "vocab": {"hello": 0, "?": 1}, "unk_token": "?"}
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = pathlib.Path(folder, "tokenizer.json").write_text(json.dumps({"version": "1.0", "model": model}))
+        ...     lucid.llm.load_tokenizer(folder).vocab_size
+        2
     """
     place = resolve(path)
     if not place.exists():

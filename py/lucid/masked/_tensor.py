@@ -32,7 +32,21 @@ class _Masked(lucid.autograd.Function):
 
 
 class MaskedTensor(Tensor):
-    """Data and a bool mask of its shape: true is what counts. See `masked_tensor`."""
+    """Data and a bool mask of its shape: where the mask is true, an element counts.
+
+    `lucid.masked.masked_tensor(data, mask)` makes it; reductions and element-wise ops leave out what does not count.
+
+    Args:
+        args (object): what `Tensor` is made of: data or sizes. The result has no mask; use `masked_tensor`.
+        dtype (dtype, optional): the data's dtype.
+        device (device or str, optional): where the data are.
+        requires_grad (bool, optional): whether the data get a gradient. Default: False.
+
+    Example:
+        >>> x = lucid.masked.masked_tensor(lucid.tensor([1.0, 2.0, 3.0]), lucid.tensor([True, False, True]))
+        >>> type(x).__name__, x.sum().item()
+        ('MaskedTensor', 4.0)
+    """
 
     #: What transforms read of a tensor is not all there is of this one.
     _of_parts = True

@@ -54,7 +54,10 @@ def manual_seed(seed: int) -> None:
     """Seeds the generator that all devices share: the same seed gives the same numbers on each.
 
     Args:
-        seed (int): the seed.
+        seed (int): where the sequence of random numbers starts, from -2**63 to 2**64 - 1.
+
+    Raises:
+        GpuNotAvailable: there is no Apple GPU.
 
     Example:
         >>> if lucid.metal.is_available():
@@ -91,7 +94,16 @@ def get_device_name() -> str:
 
 
 class MetalStream(Stream):
-    """The GPU's queue, of which there is one: `lucid.Stream` by Metal's name."""
+    """The GPU's queue of work, of which there is one: `lucid.Stream` by Metal's name.
+
+    Args:
+        device (device or int, optional): the GPU; there is one.
+        priority (int, optional): accepted for PyTorch's sake.
+
+    Example:
+        >>> if lucid.metal.is_available():
+        ...     lucid.metal.MetalStream().synchronize()
+    """
 
     _named = _METAL
 
@@ -101,7 +113,17 @@ class MetalStream(Stream):
 
 
 class MetalEvent(Event):
-    """A moment in the GPU's work: `lucid.Event` by Metal's name, which tells the time unless asked not to."""
+    """A moment in the GPU's work: `lucid.Event` by Metal's name.
+
+    Args:
+        enable_timing (bool, optional): whether `elapsed_time` can ask it. Default: True.
+
+    Example:
+        >>> if lucid.metal.is_available():
+        ...     start, end = lucid.metal.MetalEvent(), lucid.metal.MetalEvent()
+        ...     start.record(); end.record()
+        ...     milliseconds = start.elapsed_time(end)
+    """
 
     _named = _METAL
 
@@ -172,15 +194,39 @@ def run_kernel(
     grid: int | Sequence[int] | None = None,
     thread_group: int | Sequence[int] | None = None,
 ) -> _C.Tensor:
-    """One launch of a kernel in Metal's language; returns its output, evaluated when needed as any op's.
+    """Runs a kernel of Metal's language on the GPU, once. `lucid.cuda.run_kernel` is the same for CUDA.
 
-    `source` has a function `kernel void kernel_name(...)`: a `device const` pointer per input, in order, row-major; one
-    `device` pointer for the output; and attributes such as `uint i [[thread_position_in_grid]]`. An input of fewer than
-    8 elements may be a `constant` pointer or reference. `grid` is the number of threads, one per output element if not
-    given; `thread_group` that of one group, up to 256. The output's dtype is the first input's if not given.
+    The source has a function `kernel void kernel_name(...)`: a `device const` pointer per input, in order, row-major;
+    one `device` pointer for the output; and attributes such as `uint i [[thread_position_in_grid]]`. An input of fewer
+    than 8 elements may be a `constant` pointer or reference. The launch is lazy, as any op's. It has no gradient: an
+    input that requires one is an error outside of `no_grad`. What the kernel reads or writes beyond its arrays is not
+    checked.
 
-    There is no gradient: an input that requires one is an error outside of `no_grad`. What the kernel reads or writes
-    beyond its arrays is not checked.
+    Args:
+        source (str): Metal Shading Language.
+        kernel_name (str): the function to launch.
+        inputs (sequence of Tensor): on the GPU device, of any shapes; made contiguous where they are not.
+        output_shape (sequence of int): the result's sizes.
+        output_dtype (dtype, optional): the result's dtype. Default: the first input's.
+        grid (int or sequence of int, optional): the number of threads in up to three dimensions. Default: one for each
+            element of the output.
+        thread_group (int or sequence of int, optional): how many of them make a group. Default: up to 256.
+
+    Returns:
+        Tensor: of `output_shape`, on the GPU device.
+
+    Raises:
+        GpuNotAvailable: there is no Apple GPU.
+        ValueError: the source has no such function, or other parameters than the inputs and one output.
+
+    Example:
+        >>> source = '''
+        ... kernel void twice(device const float* x, device float* out, uint i [[thread_position_in_grid]]) {
+        ...     out[i] = 2 * x[i];
+        ... }
+        ... '''
+        >>> if lucid.metal.is_available():
+        ...     y = lucid.metal.run_kernel(source, "twice", [lucid.ones(4, device="gpu")], [4])
     """
     _METAL.need("run_kernel")
     return launch("metal", source, kernel_name, inputs, output_shape, output_dtype, grid, thread_group)

@@ -31,7 +31,21 @@ class RaggedSize(int):
 
 
 class NestedTensor(Tensor):
-    """A tensor of shape (N, j, …) whose dimension j differs from row to row. See `nested_tensor`."""
+    """A batch of tensors whose sizes in one dimension differ: shape `(N, j, …)`, with rows one after another in memory.
+
+    `lucid.nested.nested_tensor` makes it of a list.
+
+    Args:
+        args (object): what `Tensor` is made of: data or sizes. The result has no offsets; use `nested_tensor`.
+        dtype (dtype, optional): the values' dtype.
+        device (device or str, optional): where the values are.
+        requires_grad (bool, optional): whether the values get a gradient. Default: False.
+
+    Example:
+        >>> x = lucid.nested.nested_tensor([lucid.ones(2, 3), lucid.ones(4, 3)], layout=lucid.jagged)
+        >>> type(x).__name__, x.offsets().tolist()
+        ('NestedTensor', [0, 2, 6])
+    """
 
     #: What transforms read of a tensor is not all there is of this one.
     _of_parts = True

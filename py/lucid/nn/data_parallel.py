@@ -96,35 +96,40 @@ def _visit(found: Any, of: Callable[[Tensor], Tensor]) -> Any:
 
 
 class DistributedDataParallel(Module):
-    """Runs `module`, whose copies in all processes of a group start alike and get the mean of all gradients.
+    """Trains copies of a module in all processes of a group: they start alike, and each gets the mean of all gradients.
 
     At construction rank 0's parameters and buffers are sent to all. In the backward pass gradients are put in buckets,
     from the last layer on; a bucket that is complete travels while the rest of the pass goes on. After `backward()`
-    every parameter's `grad` is the mean over the processes. `state_dict()` has its names under `module.`.
-
-    Args:
-        module: The module. Its state has the same shapes on every process, which is checked.
-        device_ids: None, or a list of one device.
-        output_device: None, or the same device.
-        dim: Accepted; inputs are not split here.
-        broadcast_buffers: Whether rank 0's buffers are sent to all before each forward pass in training mode.
-        init_sync: Whether the state is checked and sent at construction.
-        process_group: The group; all processes where it is None.
-        bucket_cap_mb: The size of a bucket in MiB (25 where it is None); the first is at most 1 MiB.
-        find_unused_parameters: Whether parameters may be without a gradient in a pass. Those that no process used keep
-            the `grad` that they had. Without it a pass that leaves a parameter out raises an error, on its own end.
-        gradient_as_bucket_view: Whether gradients become views of their bucket instead of copies.
-        static_graph: Accepted; buckets are always the same.
-
-    Raises:
-        ValueError: where nothing needs a gradient. DistBackendError: where processes do not fit together.
+    every parameter's `grad` is the mean over the processes. `state_dict()` has the module's names under `module.`.
 
     Differences from PyTorch: a parameter without a gradient is an error of that `backward()`, not of the next forward
     pass; there is no `join()`.
 
-    Example::
+    Args:
+        module (Module): its state has the same shapes on every process, which is checked.
+        device_ids (list, optional): None, or a list of one device.
+        output_device (device or int, optional): None, or the same device.
+        dim (int, optional): accepted; inputs are not split here.
+        broadcast_buffers (bool, optional): whether rank 0's buffers are sent to all before each forward pass in
+            training mode. Default: True.
+        init_sync (bool, optional): whether the state is checked and sent at construction. Default: True.
+        process_group (ProcessGroup, optional): the group; default: all processes of the job.
+        bucket_cap_mb (float, optional): the size of a bucket in MiB; the first is at most 1 MiB. Default: 25.
+        find_unused_parameters (bool, optional): whether parameters may be without a gradient in a pass. Those that no
+            process used keep the `grad` that they had. Without it a pass that leaves a parameter out raises an error.
+            Default: False.
+        check_reduction (bool, optional): accepted for PyTorch's sake.
+        gradient_as_bucket_view (bool, optional): whether gradients become views of their bucket instead of copies.
+            Default: False.
+        static_graph (bool, optional): accepted; buckets are always the same.
+        unknown (object): nothing: another name is an error.
 
-        >>> import lucid
+    Raises:
+        ValueError: no parameter needs a gradient, several devices are named, or this process is not in the group.
+        TypeError: there is no argument of a name.
+        DistBackendError: the processes' modules differ.
+
+    Example:
         >>> import lucid.distributed as dist
         >>> from lucid.nn.parallel import DistributedDataParallel as DDP
         >>> dist.init_process_group("gloo", init_method="tcp://127.0.0.1:0", rank=0, world_size=1)

@@ -33,10 +33,16 @@ def is_in_onnx_export() -> bool:
 
 
 class ONNXProgram:
-    """What `export` has made.
+    """What `export` has made: a graph that ONNX runtimes run.
 
-    Attributes:
-        model_proto: the graph, as the package `onnx` has it.
+    Args:
+        model_proto (onnx.ModelProto): the graph, as the package `onnx` has it.
+
+    Example:
+        >>> import importlib.util
+        >>> if importlib.util.find_spec("onnx"):
+        ...     program = lucid.onnx.export(lucid.nn.Linear(3, 2), lucid.ones(1, 3))
+        ...     assert isinstance(program, lucid.onnx.ONNXProgram)
     """
 
     def __init__(self, model_proto: Any) -> None:
@@ -151,31 +157,34 @@ def export(
     """Runs a model once and writes its ops as an ONNX graph.
 
     Args:
-        model: A module, which is put into evaluation mode meanwhile, or a function.
-        args: The example: a tensor, or a tuple of arguments. Tensors become the graph's inputs.
-        f: A file to write.
-        kwargs: More arguments, by name.
-        export_params: Must be True: weights are in the file.
-        input_names: Names of the inputs; `input_0` and so on by default.
-        output_names: Names of the outputs; `output_0` and so on by default.
-        opset_version: ONNX's version of operators, 18 by default; 18 to 20.
-        dynamic_axes: Sizes that may vary: by name of an input or output, axes and their names. One of a tensor's sizes
-            can vary where it is reshaped.
-        do_constant_folding: What does not depend on the inputs is always computed.
+        model (Module or callable): a module, which is put into evaluation mode meanwhile, or a function.
+        args (tuple or Tensor): the example call's arguments, or its one tensor. Tensors become the graph's inputs.
+        f (str or os.PathLike, optional): the file to write. Default: none.
+        kwargs (dict, optional): more arguments, by name. Default: none.
+        export_params (bool, optional): must be True: weights are in the file.
+        verbose (bool, optional): accepted for PyTorch's sake.
+        input_names (sequence of str, optional): names of the inputs. Default: `input_0`, `input_1`, ….
+        output_names (sequence of str, optional): names of the outputs. Default: `output_0`, `output_1`, ….
+        opset_version (int, optional): ONNX's version of operators, 18 to 20. Default: 18.
+        dynamic_axes (dict, optional): sizes that may vary: by name of an input or output a list of axes, or a dict of
+            axes and their names. One of a tensor's sizes can vary where it is reshaped. Default: none.
+        do_constant_folding (bool, optional): accepted; what does not depend on the inputs is always computed.
+        training (object, optional): accepted; a graph for evaluation is written.
+        dynamo (bool, optional): accepted for PyTorch's sake.
 
     Returns:
-        The program; `model_proto` is what the package `onnx` takes.
+        ONNXProgram: `save(path)` writes it; `model_proto` is what the package `onnx` takes.
 
     Raises:
-        ImportError: where the package `onnx` is not installed.
-        OnnxExporterError: for ops without a rule: it names them. Recurrent layers have none.
-
-    Differences from PyTorch: `dynamic_shapes`, training graphs, custom symbolic functions and control flow are not
-    there.
+        ImportError: the package `onnx` is not installed.
+        OnnxExporterError: ops have no rule; the message names them. Recurrent layers have none.
 
     Example:
-        >>> program = lucid.onnx.export(lucid.nn.Linear(3, 2), lucid.ones(1, 3))  # doctest: +SKIP
-        >>> program.save("linear.onnx")  # doctest: +SKIP
+        >>> import importlib.util, os, tempfile
+        >>> if importlib.util.find_spec("onnx"):
+        ...     with tempfile.TemporaryDirectory() as folder:
+        ...         _ = lucid.onnx.export(lucid.nn.Linear(3, 2), lucid.ones(1, 3), f"{folder}/linear.onnx")
+        ...         assert os.path.exists(f"{folder}/linear.onnx")
     """
     global _exporting
     opset = 18 if opset_version is None else opset_version

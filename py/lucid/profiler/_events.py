@@ -13,11 +13,26 @@ from lucid import errors
 class OpEvent:
     """One run of an op, an evaluation, or a range that `record_function` named.
 
-    `start_ns` counts from the profiler's start and `duration_ns` is wall time; `thread` is a small number; `mlx_ops`
-    are operations recorded with MLX and `evaluations` those it caused; `memory` is by how many bytes both devices' use
-    grew, where memory is profiled. `category` is the op's family, `eval`, `read` or `user`. `shapes` are those of the
-    op's tensors and `stack` the calling frames, the innermost first, where they are recorded. `flops` are the
-    floating-point operations of products, convolutions, attention, `add` and `mul`, where they are counted.
+    Args:
+        name (str): the op's name, or the range's.
+        category (str): the op's family, `eval`, `read` or `user`.
+        thread (int): a small number for each thread.
+        start_ns (int): when it began, in nanoseconds from the profiler's start.
+        duration_ns (int): the wall time that it took, in nanoseconds.
+        mlx_ops (int, optional): how many operations it recorded with MLX. Default: 0.
+        evaluations (int, optional): how many evaluations it caused. Default: 0.
+        memory (int, optional): by how many bytes both devices' use grew, where memory is profiled. Default: 0.
+        shapes (list of list of int, optional): the shapes of the op's tensors, where they are recorded. Default: empty.
+        stack (list of str, optional): the calling frames, the innermost first, where they are recorded. Default: empty.
+        flops (int, optional): the floating-point operations of products, convolutions, attention, `add` and `mul`,
+            where they are counted. Default: 0.
+
+    Example:
+        >>> with lucid.profiler.profile() as profiler:
+        ...     y = lucid.ones(2, 2) @ lucid.ones(2, 2)
+        >>> event = next(e for e in profiler.events() if e.name == "matmul")
+        >>> event.duration_ns > 0
+        True
     """
 
     name: str
@@ -209,9 +224,24 @@ def _own_times(events: list[OpEvent]) -> list[int]:
 
 
 class ProfileSummary:
-    """Events added up by name. Iterates over rows with `name`, `category`, `calls`, `total_ns`, `self_ns`, `mean_ns`,
-    `longest_ns`, `mlx_ops`, `evaluations`, `memory`, `flops`, `shapes` and `stack`, and PyTorch's names (`key`,
-    `count`, `cpu_time_total`, …). Rows of different shapes, or of other frames, are apart where that is asked for."""
+    """Events added up by name.
+
+    Iterates over rows with `name`, `category`, `calls`, `total_ns`, `self_ns`, `mean_ns`, `longest_ns`, `mlx_ops`,
+    `evaluations`, `memory`, `flops`, `shapes` and `stack`, and PyTorch's names (`key`, `count`, `cpu_time_total`, …).
+
+    Args:
+        events (iterable of OpEvent): what a profiler has recorded.
+        memory (iterable of MemoryStats, optional): both devices' memory at its end. Default: none.
+        by_shape (bool, optional): whether calls with different shapes are in different rows. Default: False.
+        frames (int, optional): calls from other frames, of so many of the innermost ones, are in different rows.
+            Default: 0, they are added up.
+
+    Example:
+        >>> from lucid.profiler import OpEvent, ProfileSummary
+        >>> summary = ProfileSummary([OpEvent("add", "binary", 0, 0, 10), OpEvent("add", "binary", 0, 20, 30)])
+        >>> [(row.name, row.calls, row.total_ns) for row in summary]
+        [('add', 2, 40)]
+    """
 
     def __init__(
         self,

@@ -23,21 +23,25 @@ Predicate = Callable[[str, Module], bool | dict[str, int]]
 
 
 def quantize(model: Module, bits: int = 4, group_size: int = 64, predicate: Predicate | None = None) -> Module:
-    """Replaces linear and embedding layers in `model`, in place, by quantised ones.
+    """Replaces linear and embedding layers in a module, in place, by quantised ones.
+
+    Each group of `group_size` neighbouring elements of a row has a scale and a bias: `w ≈ scale · q + bias`, with `q`
+    of `bits` bits. Modules with a method `to_quantized(group_size, bits)` are replaced by what it gives. A weight that
+    two layers share is quantised for each.
 
     Args:
-        model: The module. What is itself a linear or embedding layer is given back replaced.
-        bits: Bits of an element: 2, 3, 4, 5, 6 or 8. Default: 4.
-        group_size: Elements that share scale and bias: 32, 64 or 128. Default: 64.
-        predicate: Called with the path and the layer; false leaves it, a dict such as `{"bits": 8}` has its own
-            settings. Default: all whose rows fall into groups.
+        model (Module): changed in place; what is itself a linear or embedding layer is given back replaced.
+        bits (int, optional): bits of an element: 2, 3, 4, 5, 6 or 8. Default: 4.
+        group_size (int, optional): elements that share a scale and a bias: 32, 64 or 128. Default: 64.
+        predicate (callable, optional): called with each layer's path and the layer; a false result leaves it, a dict
+            such as `{"bits": 8}` has its own settings. Default: all layers whose rows fall into groups.
 
     Returns:
-        The model.
+        Module: `model`, or what replaces it.
 
-    Modules with a method `to_quantized(group_size, bits)` are replaced by what it gives. A weight that two layers
-    share is
-    quantised for each. Raises ValueError for sizes that the format has not, and where nothing was replaced.
+    Raises:
+        TypeError: `model` is no module.
+        ValueError: the format does not have such sizes, or no layer was replaced.
 
     Example:
         >>> model = lucid.nn.Sequential(lucid.nn.Linear(64, 64), lucid.nn.ReLU(), lucid.nn.Linear(64, 2))
@@ -92,7 +96,20 @@ def quantize(model: Module, bits: int = 4, group_size: int = 64, predicate: Pred
 
 
 def dequantize(model: Module) -> Module:
-    """Replaces quantised layers in `model`, in place, by float ones with the rounded weights."""
+    """Replaces quantised layers in a module, in place, by float ones with the rounded weights.
+
+    Args:
+        model (Module): with layers of `quantize`; what is itself such a layer is given back replaced.
+
+    Returns:
+        Module: `model`, or what replaces it.
+
+    Example:
+        >>> model = lucid.nn.Sequential(lucid.nn.Linear(64, 2))
+        >>> _ = lucid.quantization.quantize(model, bits=8)
+        >>> lucid.quantization.dequantize(model)[0]
+        Linear(in_features=64, out_features=2, bias=True)
+    """
 
     def back(module: Module) -> Module | None:
         if isinstance(module, QuantizedLinear):
@@ -118,7 +135,18 @@ def dequantize(model: Module) -> Module:
 
 
 def model_bytes(model: Module) -> int:
-    """Bytes of a model's parameters and buffers; what is shared counts once."""
+    """Counts the bytes of a module's parameters and buffers; what is shared counts once.
+
+    Args:
+        model (Module): quantised or not.
+
+    Returns:
+        int: the bytes.
+
+    Example:
+        >>> lucid.quantization.model_bytes(lucid.nn.Linear(3, 2))
+        32
+    """
     seen: dict[Any, int] = {}
     for tensor in (*model.parameters(), *model.buffers()):
         seen[id(tensor)] = tensor.numel() * tensor.itemsize

@@ -61,7 +61,17 @@ _KEEPS = (CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_SAVE)
 
 
 class SelectiveCheckpointContext:
-    """What a policy is told beside the op and its arguments: its result. `is_recompute` is always `False`."""
+    """What a selective checkpoint's policy gets beside the op and its arguments.
+
+    Args:
+        is_recompute (bool): whether the second run asks; always False: the policy is asked in the first.
+        op_output (object, optional): the op's result.
+
+    Example:
+        >>> from lucid.utils.checkpoint import SelectiveCheckpointContext
+        >>> SelectiveCheckpointContext(is_recompute=False, op_output=lucid.ones(2)).op_output
+        tensor([1., 1.])
+    """
 
     def __init__(self, *, is_recompute: bool, op_output: Any = None) -> None:
         self.is_recompute = is_recompute
@@ -342,10 +352,7 @@ class _Kept(_Run):
 def create_selective_checkpoint_contexts(
     policy_fn_or_list: Callable[..., Any] | list[Callable[..., Any]], allow_cache_entry_mutation: bool = False
 ) -> tuple[Any, Any]:
-    """The two contexts of a checkpoint that keeps the results of some ops, for its `context_fn`.
-
-        context_fn = functools.partial(create_selective_checkpoint_contexts, [lucid.mm, lucid.matmul])
-        checkpoint(function, x, use_reentrant=False, context_fn=context_fn)
+    """Makes the two contexts of a checkpoint that keeps the results of some ops, for its `context_fn`.
 
     Differences from PyTorch: ops are Lucid's functions as users call them, where PyTorch's are `torch.ops.aten.*`, of
     which composites are made. `lucid.nn.functional.linear` is one op, and `x @ y`, `x.matmul(y)` and
@@ -355,16 +362,30 @@ def create_selective_checkpoint_contexts(
     run goes on with the numbers of the first; PyTorch's goes on with other ones. A function that takes gradients
     within must not take them through kept ops.
 
-    Raises `ValueError` for what is no op in the list, `TypeError` for neither a list nor a function. Backward raises
-    `RuntimeError` where the second run calls other ops, where a kept result was written, and when it comes through the
-    same checkpoint again.
-
     Args:
-        policy_fn_or_list (Callable[..., Any] | list[Callable[..., Any]]): A list of ops whose results are kept, or
-            a function that is called with a `SelectiveCheckpointContext`, the op and its arguments after each op
-            of the first run, and gives a `CheckpointPolicy` (or whether to keep).
-        allow_cache_entry_mutation (bool, default: False): Results may be written after they were kept. Else that
-            is an error in backward.
+        policy_fn_or_list (callable or list of callable): ops whose results are kept; or a function that is called with
+            a `SelectiveCheckpointContext`, the op and its arguments after each op of the first run, and gives a
+            `CheckpointPolicy` (or whether to keep).
+        allow_cache_entry_mutation (bool, optional): whether kept results may be written to; else that is an error in
+            the backward pass. Default: False.
+
+    Returns:
+        tuple of two context managers: for the first run, and for the one in the backward pass.
+
+    Raises:
+        ValueError: something in the list is no op.
+        TypeError: neither a list nor a function is given.
+        RuntimeError: in the backward pass, where the second run calls other ops, a kept result was written to, or the
+            pass comes through the same checkpoint again.
+
+    Example:
+        >>> import functools
+        >>> from lucid.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
+        >>> keep = functools.partial(create_selective_checkpoint_contexts, [lucid.matmul])
+        >>> x = lucid.ones(2, 2, requires_grad=True)
+        >>> checkpoint(lambda x: (x @ x).exp().sum(), x, use_reentrant=False, context_fn=keep).backward()
+        >>> x.grad.shape
+        lucid.Size([2, 2])
     """
     if isinstance(policy_fn_or_list, list):
         for op in policy_fn_or_list:

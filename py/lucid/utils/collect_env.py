@@ -17,7 +17,25 @@ _PACKAGES = ("numpy", "mlx", "mlx-cpu", "mlx-metal", "mlx-cuda-12", "mlx-cuda-13
 
 
 class SystemEnv(NamedTuple):
-    """The facts."""
+    """What `get_env_info` finds out about this system.
+
+    Args:
+        lucid_version (str): Lucid's version.
+        python_version (str): Python's version, with its word size.
+        python_platform (str): the platform as Python describes it.
+        os (str): the operating system.
+        processor (str): the processor's model.
+        processors (str): how many processors there are.
+        threads (str): how many threads the CPU backend uses.
+        gpu (str): the device that MLX computes on.
+        environment (tuple of tuple of (str, str)): environment variables that Lucid or MLX reads, with their values.
+        packages (tuple of tuple of (str, str)): related packages with their versions.
+
+    Example:
+        >>> from lucid.utils.collect_env import get_env_info
+        >>> get_env_info().lucid_version == lucid.__version__
+        True
+    """
 
     lucid_version: str
     python_version: str

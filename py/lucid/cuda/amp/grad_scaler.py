@@ -9,7 +9,26 @@ __all__ = ["GradScaler"]
 
 
 class GradScaler(_amp.GradScaler):
-    """`lucid.amp.GradScaler("cuda", …)`; off, with a warning, where there is no such GPU."""
+    """Scales losses so that float16 gradients do not underflow: `lucid.amp.GradScaler("cuda", …)` under its older name.
+
+    Args:
+        init_scale (float, optional): the first factor. Default: 65536.
+        growth_factor (float, optional): what the factor is multiplied by after `growth_interval` steps without an
+            overflow. Default: 2.
+        backoff_factor (float, optional): what it is multiplied by after an overflow. Default: 0.5.
+        growth_interval (int, optional): see `growth_factor`. Default: 2000.
+        enabled (bool, optional): whether to scale; False, with a warning, where there is no NVIDIA GPU. Default: True.
+
+    Example:
+        >>> scaler = lucid.cuda.amp.GradScaler(enabled=False)
+        >>> weight = lucid.nn.Parameter(lucid.ones(2))
+        >>> optimizer = lucid.optim.SGD([weight], lr=0.5)
+        >>> scaler.scale(weight.sum()).backward()
+        >>> scaler.step(optimizer)
+        >>> scaler.update()
+        >>> weight.detach()
+        tensor([0.5000, 0.5000])
+    """
 
     def __init__(
         self,

@@ -187,20 +187,31 @@ def save(
     process_group: Any = None,
     no_dist: bool = False,
 ) -> None:
-    """Writes a state dict to a folder; every process of the group calls it.
+    """Writes a state dict to a folder, of the processes of a group together: each writes its own shards.
 
     Args:
-        state_dict (dict[str, Any]): Nested dicts and lists of tensors, sharded parameters, `DTensor`s and other
-            values. What is not sharded is the same on every process, and rank 0 writes it.
-        checkpoint_id (str | os.PathLike[str]): The folder, which all processes see. One that is there is replaced
-            at the end, whole.
-        storage_writer (FileSystemWriter, optional): In the place of `checkpoint_id`.
-        planner (object, optional): None, or a default planner.
-        process_group (object, optional): The group; all processes where it is None.
-        no_dist (bool, default: False): Whether this process saves alone.
+        state_dict (dict): nested dicts and lists of tensors, sharded parameters, `DTensor`s and other values. What is
+            not sharded is the same on every process, and rank 0 writes it.
+        checkpoint_id (str or os.PathLike): the folder, which all processes see. A checkpoint that is there is replaced
+            when all have written.
+        storage_writer (FileSystemWriter, optional): names the folder in place of `checkpoint_id`.
+        planner (DefaultSavePlanner, optional): accepted; there is one way to take a state dict apart.
+        process_group (ProcessGroup, optional): the group; default: all processes of the job.
+        no_dist (bool, optional): whether this process saves alone. Default: False.
 
     Raises:
-        CheckpointException: on every process, where one cannot write. The folder is as it was then.
+        ValueError: no folder is named.
+        CheckpointException: on every process, where one of them cannot write. The folder then is as it was before.
+
+    Example:
+        >>> import tempfile
+        >>> import lucid.distributed.checkpoint as dcp
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     dcp.save({"weight": lucid.ones(2, 2), "epoch": 3}, checkpoint_id=f"{folder}/c", no_dist=True)
+        ...     state = {"weight": lucid.zeros(2, 2), "epoch": 0}
+        ...     dcp.load(state, checkpoint_id=f"{folder}/c", no_dist=True)
+        >>> state["epoch"], state["weight"].sum().item()
+        (3, 4.0)
     """
     target = _storage.folder("save", checkpoint_id, storage_writer, planner)
     group = _group(process_group, no_dist)
@@ -208,7 +219,16 @@ def save(
 
 
 class AsyncSave:
-    """A save that goes on; `result()` waits for it."""
+    """A save that runs in a thread; `async_save` makes it.
+
+    Args:
+        run (callable): what the thread calls, without arguments.
+
+    Example:
+        >>> from lucid.distributed.checkpoint import AsyncSave
+        >>> saving = AsyncSave(lambda: None)
+        >>> saving.result()  # waits, and raises what the save raised
+    """
 
     def __init__(self, run: Callable[[], None]) -> None:
         self._error: BaseException | None = None
@@ -246,11 +266,32 @@ def async_save(
     process_group: Any = None,
     no_dist: bool = False,
 ) -> AsyncSave:
-    """As `save`, in the background, of copies that are made before it returns.
+    """Writes a state dict as `save` does, in a thread, from copies that are made before it returns.
 
-    Its messages go through a group of their own, so that training may go on. Save one checkpoint at a time.
+    Messages go through a group of their own, so that training may go on. Save one checkpoint at a time.
+
+    Args:
+        state_dict (dict): as of `save`; its tensors may change as soon as this returns.
+        checkpoint_id (str or os.PathLike): the folder, which all processes see.
+        storage_writer (FileSystemWriter, optional): names the folder in place of `checkpoint_id`.
+        planner (DefaultSavePlanner, optional): accepted; there is one way to take a state dict apart.
+        process_group (ProcessGroup, optional): the group; default: all processes of the job.
+        no_dist (bool, optional): whether this process saves alone. Default: False.
+
+    Returns:
+        AsyncSave: `result()` waits until the folder is written, and raises `CheckpointException` where it is not.
+
+    Raises:
+        ValueError: no folder is named.
+
+    Example:
+        >>> import tempfile
+        >>> import lucid.distributed.checkpoint as dcp
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     saving = dcp.async_save({"epoch": 3}, checkpoint_id=f"{folder}/c", no_dist=True)
+        ...     saving.result()
     """
-    from lucid.distributed._state import new_group
+    from lucid.distributed._groups import new_group
 
     target = _storage.folder("async_save", checkpoint_id, storage_writer, planner)
     group = _group(process_group, no_dist)
@@ -321,19 +362,30 @@ def load(
     process_group: Any = None,
     no_dist: bool = False,
 ) -> None:
-    """Fills a state dict from a folder, in place: each process reads what it has the place for, whoever wrote it.
+    """Fills a state dict from a folder, in place. Each process reads what its tensors hold, whoever wrote it.
 
     Args:
-        state_dict (dict[str, Any]): As for `save`, of the same names and whole shapes; the number of processes and
-            the placements may be others. Tensors are overwritten, other values replaced.
-        checkpoint_id (str | os.PathLike[str]): The folder.
-        storage_reader (FileSystemReader, optional): In the place of `checkpoint_id`.
-        planner (object, optional): None, or a default planner.
-        process_group (object, optional): The group; all processes where it is None.
-        no_dist (bool, default: False): Whether this process loads alone.
+        state_dict (dict): of the names and whole shapes that were saved; the number of processes and the placements may
+            differ. Tensors are overwritten, other values replaced.
+        checkpoint_id (str or os.PathLike): the folder that `save` has written.
+        storage_reader (FileSystemReader, optional): names the folder in place of `checkpoint_id`.
+        planner (DefaultLoadPlanner, optional): accepted; there is one way to fill a state dict.
+        process_group (ProcessGroup, optional): the group; default: all processes of the job.
+        no_dist (bool, optional): whether this process loads alone. Default: False.
 
     Raises:
-        CheckpointException: on every process, where a tensor is missing, cut short, or has another shape.
+        ValueError: no folder is named.
+        CheckpointException: on every process, where a tensor is missing, cut short or of another shape.
+
+    Example:
+        >>> import tempfile
+        >>> import lucid.distributed.checkpoint as dcp
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     dcp.save({"weight": lucid.ones(2)}, checkpoint_id=f"{folder}/c", no_dist=True)
+        ...     state = {"weight": lucid.zeros(2)}
+        ...     dcp.load(state, checkpoint_id=f"{folder}/c", no_dist=True)
+        >>> state
+        {'weight': tensor([1., 1.])}
     """
     target = _storage.folder("load", checkpoint_id, storage_reader, planner)
     group = _group(process_group, no_dist)

@@ -12,11 +12,24 @@ __all__ = ["DefaultLoadPlanner", "DefaultSavePlanner", "FileSystemReader", "File
 
 
 class FileSystemWriter:
-    """A folder to write to.
+    """The folder that a checkpoint is written to; `save` takes it as `storage_writer`.
 
     Args:
-        path: The folder.
-        options: PyTorch's others say how files are laid out, and have to have their defaults.
+        path (str or os.PathLike): the folder.
+        single_file_per_rank (bool, optional): must be True: each rank writes one file. Default: True.
+        sync_files (bool, optional): accepted; files are always synced before the checkpoint replaces an older one.
+        thread_count (int, optional): accepted; one thread writes.
+        per_thread_copy_ahead (int, optional): accepted for PyTorch's sake.
+        cache_staged_state_dict (bool, optional): accepted for PyTorch's sake.
+        overwrite (bool, optional): must be True: a checkpoint that is there is replaced. Default: True.
+
+    Raises:
+        NotImplementedError: `single_file_per_rank` or `overwrite` is False.
+
+    Example:
+        >>> from lucid.distributed.checkpoint import FileSystemWriter
+        >>> FileSystemWriter("run/step-100").path.name
+        'step-100'
     """
 
     def __init__(
@@ -37,10 +50,15 @@ class FileSystemWriter:
 
 
 class FileSystemReader:
-    """A folder to read from.
+    """The folder that a checkpoint is read from; `load` takes it as `storage_reader`.
 
     Args:
-        path: The folder.
+        path (str or os.PathLike): the folder.
+
+    Example:
+        >>> from lucid.distributed.checkpoint import FileSystemReader
+        >>> FileSystemReader("run/step-100").path.name
+        'step-100'
     """
 
     def __init__(self, path: str | os.PathLike[str], _extension_registry: Any = None) -> None:
@@ -58,7 +76,25 @@ class FileSystemReader:
 
 
 class DefaultSavePlanner:
-    """How a state dict is taken apart: nested dicts and lists by their path. There is no other way."""
+    """How `save` takes a state dict apart: each value of nested dicts and lists has its path as name. There is no other
+    way.
+
+    Args:
+        flatten_state_dict (bool, optional): must be True. Default: True.
+        flatten_sharded_tensors (bool, optional): accepted for PyTorch's sake.
+        options (object): PyTorch's others; ignored.
+
+    Raises:
+        NotImplementedError: `flatten_state_dict` is False.
+
+    Example:
+        >>> from lucid.distributed.checkpoint import DefaultSavePlanner
+        >>> planner = DefaultSavePlanner()
+        >>> DefaultSavePlanner(flatten_state_dict=False)
+        Traceback (most recent call last):
+        ...
+        lucid.errors.NotImplementedError: DefaultSavePlanner: state dicts are always flattened
+    """
 
     def __init__(self, flatten_state_dict: bool = True, flatten_sharded_tensors: bool = True, **options: Any) -> None:
         if not flatten_state_dict:
@@ -66,10 +102,20 @@ class DefaultSavePlanner:
 
 
 class DefaultLoadPlanner(DefaultSavePlanner):
-    """How a state dict is filled.
+    """How `load` fills a state dict: by the path of each value. There is no other way.
 
     Args:
-        allow_partial_load: Whether tensors that the checkpoint lacks stay as they are, which is not there.
+        flatten_state_dict (bool, optional): must be True. Default: True.
+        flatten_sharded_tensors (bool, optional): accepted for PyTorch's sake.
+        allow_partial_load (bool, optional): must be False: every name that `load` is given has to be in the checkpoint.
+        options (object): PyTorch's others; ignored.
+
+    Raises:
+        NotImplementedError: `flatten_state_dict` is False, or `allow_partial_load` True.
+
+    Example:
+        >>> from lucid.distributed.checkpoint import DefaultLoadPlanner
+        >>> planner = DefaultLoadPlanner()
     """
 
     def __init__(

@@ -26,11 +26,21 @@ def dcp_to_torch_save(dcp_checkpoint_dir: str | os.PathLike[str], torch_save_pat
     Lists come out as dicts by number.
 
     Args:
-        dcp_checkpoint_dir: The folder that `save` has written.
-        torch_save_path: The file.
+        dcp_checkpoint_dir (str or os.PathLike): the folder that `save` has written.
+        torch_save_path (str or os.PathLike): the file to write.
 
     Raises:
-        CheckpointException: where the folder is no checkpoint, or a part is missing.
+        CheckpointException: the folder is no checkpoint, or a part of it is missing.
+
+    Example:
+        >>> import tempfile
+        >>> import lucid.distributed.checkpoint as dcp
+        >>> from lucid.distributed.checkpoint.format_utils import dcp_to_torch_save
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     dcp.save({"weight": lucid.ones(2)}, checkpoint_id=f"{folder}/c", no_dist=True)
+        ...     dcp_to_torch_save(f"{folder}/c", f"{folder}/whole.pt")
+        ...     lucid.load(f"{folder}/whole.pt")
+        {'weight': tensor([1., 1.])}
     """
     folder = Path(dcp_checkpoint_dir)
     state: dict[str, Any] = {}
@@ -47,8 +57,23 @@ def torch_save_to_dcp(torch_save_path: str | os.PathLike[str], dcp_checkpoint_di
     """Writes what is in a file of `lucid.save` or `torch.save` as a checkpoint of one process.
 
     Args:
-        torch_save_path: The file.
-        dcp_checkpoint_dir: The folder.
+        torch_save_path (str or os.PathLike): the file to read; it is loaded without running code of it.
+        dcp_checkpoint_dir (str or os.PathLike): the folder to write.
+
+    Raises:
+        CheckpointException: the folder cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> import lucid.distributed.checkpoint as dcp
+        >>> from lucid.distributed.checkpoint.format_utils import torch_save_to_dcp
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     lucid.save({"weight": lucid.ones(2)}, f"{folder}/whole.pt")
+        ...     torch_save_to_dcp(f"{folder}/whole.pt", f"{folder}/c")
+        ...     state = {"weight": lucid.zeros(2)}
+        ...     dcp.load(state, checkpoint_id=f"{folder}/c", no_dist=True)
+        >>> state["weight"]
+        tensor([1., 1.])
     """
     state = lucid.load(torch_save_path, map_location="cpu", weights_only=True)
     save(state, checkpoint_id=dcp_checkpoint_dir, no_dist=True)

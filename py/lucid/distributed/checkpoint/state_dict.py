@@ -23,14 +23,28 @@ __all__ = [
 
 @dataclasses.dataclass
 class StateDictOptions:
-    """What the functions here give and take.
+    """What the functions of this module return and accept.
 
-    Attributes:
-        full_state_dict: whether sharded tensors are whole; every process then calls the function.
-        cpu_offload: whether tensors are copied to the CPU.
-        ignore_frozen_params: whether parameters without gradients are left out.
-        strict: whether every name has to be there.
-        broadcast_from_rank0: not there; each process reads what it needs.
+    Args:
+        full_state_dict (bool, optional): whether sharded tensors come out whole; every process has to call the function
+            then. Default: False.
+        cpu_offload (bool, optional): whether tensors are copied to the CPU. Default: False.
+        ignore_frozen_params (bool, optional): whether parameters that need no gradient are left out. Default: False.
+        keep_submodule_prefixes (bool, optional): accepted for PyTorch's sake.
+        strict (bool, optional): whether a name that the module lacks is an error. Default: True.
+        broadcast_from_rank0 (bool, optional): must be False: each process reads what it needs.
+        flatten_optimizer_state_dict (bool, optional): accepted; the state is always flat.
+        dsd_fqn_modifiers (str, optional): accepted for PyTorch's sake.
+
+    Example:
+        >>> from lucid.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+        >>> options = StateDictOptions(cpu_offload=True, ignore_frozen_params=True)
+        >>> model = lucid.nn.Linear(2, 2)
+        >>> model.bias.requires_grad_(False)
+        Parameter containing:
+        ...
+        >>> list(get_model_state_dict(model, options=options))
+        ['weight']
     """
 
     full_state_dict: bool = False
@@ -85,7 +99,20 @@ def _shown(value: Tensor) -> Any:
 
 
 def get_model_state_dict(model: Module, *, options: StateDictOptions | None = None) -> dict[str, Any]:
-    """A module's parameters and buffers by name, on the same memory; sharded ones as `DTensor`s."""
+    """Gives a module's parameters and buffers by name, on the same memory; sharded parameters as `DTensor`s.
+
+    Args:
+        model (Module): of any kind, such as one of `fully_shard` or `DistributedDataParallel`.
+        options (StateDictOptions, optional): what to leave out, gather or copy. Default: nothing.
+
+    Returns:
+        dict of str to Tensor or DTensor: names as the bare module has them, without the wrappers' prefixes.
+
+    Example:
+        >>> from lucid.distributed.checkpoint.state_dict import get_model_state_dict
+        >>> {name: tuple(t.shape) for name, t in get_model_state_dict(lucid.nn.Linear(3, 2)).items()}
+        {'weight': (2, 3), 'bias': (2,)}
+    """
     _check(options)
     names = [_clean(n) for n in model.state_dict()]
     parameters = {_clean(n): p for n, p in model.named_parameters(remove_duplicate=False)}
@@ -98,10 +125,23 @@ def get_model_state_dict(model: Module, *, options: StateDictOptions | None = No
 def set_model_state_dict(
     model: Module, model_state_dict: dict[str, Any], *, options: StateDictOptions | None = None
 ) -> None:
-    """Copies such a state dict into a module; what `load` filled of it is there already.
+    """Copies a state dict of `get_model_state_dict` into a module. What `load` has filled in place is there already.
+
+    Args:
+        model (Module): of the same parameters; its shards may differ from those that were saved.
+        model_state_dict (dict of str to Tensor or DTensor): values by name; of a sharded parameter whole or as
+            `DTensor`.
+        options (StateDictOptions, optional): `strict=False` skips names that the module lacks.
 
     Raises:
-        KeyError: for names that the module lacks, unless `options.strict` is False.
+        KeyError: the module lacks a name, unless `options.strict` is False.
+
+    Example:
+        >>> from lucid.distributed.checkpoint.state_dict import get_model_state_dict, set_model_state_dict
+        >>> trained, fresh = lucid.nn.Linear(2, 2), lucid.nn.Linear(2, 2)
+        >>> set_model_state_dict(fresh, get_model_state_dict(trained))
+        >>> lucid.equal(fresh.weight, trained.weight)
+        True
     """
     _check(options)
     own = get_model_state_dict(model)
@@ -118,7 +158,25 @@ def set_model_state_dict(
 def get_optimizer_state_dict(
     model: Module, optimizer: Any, *, options: StateDictOptions | None = None
 ) -> dict[str, Any]:
-    """An optimizer's state by its parameters' names: tensors of a sharded parameter's shape are sharded alike."""
+    """Gives an optimizer's state by its parameters' names: `{"weight.exp_avg": …}`.
+
+    Args:
+        model (Module): whose parameters the optimizer has.
+        optimizer (Optimizer): the state's owner, after at least one step.
+        options (StateDictOptions, optional): what to gather or copy. Default: nothing.
+
+    Returns:
+        dict of str to Tensor, DTensor or number: tensors of a sharded parameter's shape are sharded alike.
+
+    Example:
+        >>> from lucid.distributed.checkpoint.state_dict import get_optimizer_state_dict
+        >>> model = lucid.nn.Linear(2, 1, bias=False)
+        >>> optimizer = lucid.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        >>> model(lucid.ones(2)).sum().backward()
+        >>> optimizer.step()
+        >>> get_optimizer_state_dict(model, optimizer)
+        {'weight.momentum_buffer': tensor([[1., 1.]])}
+    """
     _check(options)
     out: dict[str, Any] = {}
     for name, p in model.named_parameters():
@@ -133,7 +191,22 @@ def get_optimizer_state_dict(
 def set_optimizer_state_dict(
     model: Module, optimizer: Any, optim_state_dict: dict[str, Any], *, options: StateDictOptions | None = None
 ) -> None:
-    """Puts such a state dict into an optimizer of the same parameters."""
+    """Puts a state dict of `get_optimizer_state_dict` into an optimizer.
+
+    Args:
+        model (Module): whose parameters the optimizer has.
+        optimizer (Optimizer): of the same parameters; its state is overwritten.
+        optim_state_dict (dict of str to Tensor, DTensor or number): state by parameter's name and state's name.
+        options (StateDictOptions, optional): checked for settings that are not there.
+
+    Example:
+        >>> from lucid.distributed.checkpoint.state_dict import set_optimizer_state_dict
+        >>> model = lucid.nn.Linear(2, 1, bias=False)
+        >>> optimizer = lucid.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        >>> set_optimizer_state_dict(model, optimizer, {"weight.momentum_buffer": lucid.ones(1, 2)})
+        >>> optimizer.state[model.weight]["momentum_buffer"]
+        tensor([[1., 1.]])
+    """
     _check(options)
     for name, p in model.named_parameters():
         prefix = f"{_clean(name)}."
@@ -146,7 +219,23 @@ def set_optimizer_state_dict(
 def get_state_dict(
     model: Module, optimizers: Any, *, options: StateDictOptions | None = None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """`get_model_state_dict` and `get_optimizer_state_dict`, of one optimizer or several."""
+    """Gives a module's and its optimizers' state: `get_model_state_dict` and `get_optimizer_state_dict` together.
+
+    Args:
+        model (Module): whose parameters and buffers are given.
+        optimizers (Optimizer or iterable of Optimizer): whose states are merged; no two own one parameter.
+        options (StateDictOptions, optional): what to leave out, gather or copy. Default: nothing.
+
+    Returns:
+        tuple of (dict, dict): the module's state, and the optimizers'.
+
+    Example:
+        >>> from lucid.distributed.checkpoint.state_dict import get_state_dict
+        >>> model = lucid.nn.Linear(2, 2)
+        >>> weights, state = get_state_dict(model, lucid.optim.Adam(model.parameters()))
+        >>> list(weights), state
+        (['weight', 'bias'], {})
+    """
     every = list(optimizers) if isinstance(optimizers, (list, tuple, set)) else [optimizers]
     state: dict[str, Any] = {}
     for optimizer in every:
@@ -162,7 +251,25 @@ def set_state_dict(
     optim_state_dict: dict[str, Any],
     options: StateDictOptions | None = None,
 ) -> None:
-    """`set_model_state_dict` and `set_optimizer_state_dict`, of one optimizer or several."""
+    """Restores a module and its optimizers: `set_model_state_dict` and `set_optimizer_state_dict` together.
+
+    Args:
+        model (Module): the module, overwritten.
+        optimizers (Optimizer or iterable of Optimizer): whose states are overwritten.
+        model_state_dict (dict): as `get_state_dict` gives it first.
+        optim_state_dict (dict): as `get_state_dict` gives it second.
+        options (StateDictOptions, optional): `strict=False` skips names that the module lacks.
+
+    Raises:
+        KeyError: the module lacks a name, unless `options.strict` is False.
+
+    Example:
+        >>> from lucid.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+        >>> model = lucid.nn.Linear(2, 2)
+        >>> optimizer = lucid.optim.Adam(model.parameters())
+        >>> weights, state = get_state_dict(model, optimizer)
+        >>> set_state_dict(model, optimizer, model_state_dict=weights, optim_state_dict=state)
+    """
     set_model_state_dict(model, model_state_dict, options=options)
     for optimizer in list(optimizers) if isinstance(optimizers, (list, tuple, set)) else [optimizers]:
         set_optimizer_state_dict(model, optimizer, optim_state_dict, options=options)

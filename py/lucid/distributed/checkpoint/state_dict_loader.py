@@ -15,5 +15,27 @@ def load_state_dict(
     no_dist: bool = False,
     planner: Any = None,
 ) -> None:
-    """`load` with its older arguments."""
+    """Fills a state dict in place from a checkpoint: `load` with its older arguments.
+
+    Args:
+        state_dict (dict): of the names and shapes that were saved; tensors are overwritten, other values replaced.
+        storage_reader (FileSystemReader): the folder.
+        process_group (ProcessGroup, optional): the group; default: all processes of the job.
+        coordinator_rank (int, optional): accepted; all ranks read.
+        no_dist (bool, optional): whether this process loads alone. Default: False.
+        planner (DefaultLoadPlanner, optional): accepted; there is one way to fill a state dict.
+
+    Raises:
+        CheckpointException: on every process, where a tensor is missing, cut short or of another shape.
+
+    Example:
+        >>> import tempfile
+        >>> import lucid.distributed.checkpoint as dcp
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     dcp.save({"epoch": 3}, checkpoint_id=f"{folder}/c", no_dist=True)
+        ...     state = {"epoch": 0}
+        ...     dcp.load_state_dict(state, dcp.FileSystemReader(f"{folder}/c"), no_dist=True)
+        >>> state
+        {'epoch': 3}
+    """
     load(state_dict, storage_reader=storage_reader, process_group=process_group, no_dist=no_dist, planner=planner)

@@ -16,5 +16,23 @@ def save_state_dict(
     no_dist: bool = False,
     planner: Any = None,
 ) -> None:
-    """`save` with its older arguments."""
+    """Writes a state dict to a folder: `save` with its older arguments.
+
+    Args:
+        state_dict (dict): nested dicts and lists of tensors, `DTensor`s and other values.
+        storage_writer (FileSystemWriter): the folder.
+        process_group (ProcessGroup, optional): the group; default: all processes of the job.
+        coordinator_rank (int, optional): accepted; rank 0 writes what is not sharded.
+        no_dist (bool, optional): whether this process saves alone. Default: False.
+        planner (DefaultSavePlanner, optional): accepted; there is one way to take a state dict apart.
+
+    Raises:
+        CheckpointException: on every process, where one of them cannot write.
+
+    Example:
+        >>> import tempfile
+        >>> import lucid.distributed.checkpoint as dcp
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     dcp.save_state_dict({"epoch": 3}, dcp.FileSystemWriter(f"{folder}/c"), no_dist=True)
+    """
     save(state_dict, storage_writer=storage_writer, process_group=process_group, no_dist=no_dist, planner=planner)

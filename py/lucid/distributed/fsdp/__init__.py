@@ -47,13 +47,19 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True)
 class MixedPrecisionPolicy:
-    """Dtypes of `fully_shard`; None leaves what it is.
+    """Dtypes that `fully_shard` gathers, computes and reduces in. None leaves a dtype as it is.
 
-    Attributes:
-        param_dtype: what parameters are gathered and computed in; shards keep their own.
-        reduce_dtype: what gradients are summed in; `param_dtype` where it is None.
-        output_dtype: what floating point outputs become.
-        cast_forward_inputs: whether floating point inputs become `param_dtype`.
+    Args:
+        param_dtype (dtype, optional): what parameters are gathered and computed in; the shards keep their own dtype.
+        reduce_dtype (dtype, optional): what gradients are summed in. Default: `param_dtype`.
+        output_dtype (dtype, optional): what the module's floating point outputs are cast to.
+        cast_forward_inputs (bool, optional): whether floating point inputs are cast to `param_dtype`. Default: True.
+
+    Example:
+        >>> from lucid.distributed.fsdp import MixedPrecisionPolicy
+        >>> policy = MixedPrecisionPolicy(param_dtype=lucid.bfloat16, reduce_dtype=lucid.float32)
+        >>> policy.param_dtype
+        lucid.bfloat16
     """
 
     param_dtype: lucid.dtype | None = None
@@ -68,10 +74,19 @@ class OffloadPolicy:
 
 
 class CPUOffloadPolicy(OffloadPolicy):
-    """Shards that are kept on the CPU, which is not there.
+    """A policy that would keep shards on the CPU. Lucid has no offloading, so that making one is an error.
+
+    Args:
+        pin_memory (bool, optional): PyTorch's argument; never used.
 
     Raises:
-        NotImplementedError: on construction.
+        NotImplementedError: always.
+
+    Example:
+        >>> lucid.distributed.fsdp.CPUOffloadPolicy()
+        Traceback (most recent call last):
+        ...
+        lucid.errors.NotImplementedError: CPUOffloadPolicy: shards stay on the device that they are on
     """
 
     def __init__(self, pin_memory: bool = True) -> None:
@@ -275,36 +290,41 @@ def fully_shard(
     Parameters of submodules that were given to `fully_shard` before are theirs; so call it for the layers first, and
     then for the whole. Make the optimizer afterwards, of the shards. Rank 0's parameters count.
 
-    Args:
-        module: The module, built alike on every process.
-        mesh: A mesh of one dimension; all processes where it is None.
-        reshard_after_forward: Whether the whole parameters are dropped after the forward pass and gathered again in the
-            backward pass (True where it is None), which takes a third gather and less memory.
-        mp_policy: The dtypes to gather and reduce in.
-        offload_policy: None, or an `OffloadPolicy`.
-        ignored_params: Parameters that stay whole, and whose gradients stay each process's own.
-
-    Returns:
-        The module.
-
     Differences from PyTorch: parameters are ordinary ones that hold the shard, `DTensor.of(parameter)` shows what of;
     the whole ones exist for their module's own `forward` alone; a mesh of two dimensions, offloading and gradient
     accumulation without sums are not there.
 
-    Reference: Zhao et al., PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel, 2023.
-
     Args:
-        module (Module): The module, built alike on every process.
-        mesh (DeviceMesh, optional): A mesh of one dimension; all processes where it is None.
-        reshard_after_forward (bool, optional): Whether the whole parameters are dropped after the forward pass and
-            gathered again in the backward pass (True where it is None), which takes a third gather and less
-            memory.
-        mp_policy (MixedPrecisionPolicy, optional): The dtypes to gather and reduce in.
-        ignored_params (set[Any], optional): Parameters that stay whole, and whose gradients stay each process's
+        module (Module): the module, built alike on every process.
+        mesh (DeviceMesh, optional): a mesh of one dimension. Default: all processes of the job.
+        reshard_after_forward (bool, optional): whether the whole parameters are dropped after the forward pass and
+            gathered again in the backward pass, which takes a third gather and less memory. Default: True.
+        mp_policy (MixedPrecisionPolicy, optional): the dtypes to gather and reduce in. Default: the parameters' own.
+        offload_policy (OffloadPolicy, optional): accepted; shards stay on their device.
+        ignored_params (set of Parameter, optional): parameters that stay whole, and whose gradients stay each process's
             own.
 
     Returns:
-        The module.
+        Module: `module` itself, whose class is now a subclass of its own and of `FSDPModule`.
+
+    Raises:
+        ValueError: the module was sharded before.
+        NotImplementedError: `mesh` has several dimensions.
+
+    Example:
+        >>> import lucid.distributed as dist
+        >>> from lucid.distributed.fsdp import fully_shard
+        >>> dist.init_process_group(init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+        >>> model = lucid.nn.Sequential(lucid.nn.Linear(4, 4), lucid.nn.Linear(4, 2))
+        >>> for layer in model:
+        ...     _ = fully_shard(layer)
+        >>> _ = fully_shard(model)
+        >>> model(lucid.ones(3, 4)).shape
+        lucid.Size([3, 2])
+        >>> dist.destroy_process_group()
+
+    Reference:
+        Zhao et al., PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel, 2023.
     """
     if isinstance(module, FSDPModule):
         raise errors.ValueError("fully_shard: the module was sharded before")

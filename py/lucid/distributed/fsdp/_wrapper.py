@@ -9,7 +9,9 @@ from typing import Any
 import lucid
 from lucid import Tensor, errors
 from lucid.distributed import _collectives as base
-from lucid.distributed._state import ProcessGroup, default_group, get_world_size
+from lucid.distributed._groups import get_world_size
+from lucid.distributed._state import ProcessGroup, default_group
+from lucid.distributed._work import ReduceOp
 from lucid.distributed.device_mesh import DeviceMesh
 from lucid.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, api, fully_shard
 from lucid.distributed.tensor import DTensor
@@ -44,31 +46,50 @@ def _wrap(module: Module, policy: Callable[..., bool], ignored: set[int], shard:
 class FullyShardedDataParallel(Module):
     """A module whose parameters, gradients and optimizer state are in shards, one for each process.
 
-    Args:
-        module: The module, built alike on every process; rank 0's parameters count.
-        process_group: All processes where it is None; for others give `device_mesh`.
-        sharding_strategy: `ShardingStrategy.FULL_SHARD` where it is None, or `SHARD_GRAD_OP`.
-        cpu_offload: None, or one that keeps the shards where they are.
-        auto_wrap_policy: Which modules below are sharded by themselves (`fsdp.wrap`), so that only their parameters are
-            whole while they run. All parameters travel at once where it is None.
-        backward_prefetch: Parameters are gathered when they are needed, whatever it says.
-        mixed_precision: The dtypes to gather and reduce in.
-        ignored_modules: Modules whose parameters stay whole, and whose gradients stay each process's own.
-        device_id: A device to move the module to first.
-        ignored_states: Parameters that stay whole.
-        device_mesh: A mesh of one dimension.
-
-    Shape:
-        As the module's.
-
-    Raises:
-        NotImplementedError: for other strategies, offloading, and groups that are not all processes.
+    Its inputs and outputs are those of the module that it wraps.
 
     Differences from PyTorch: parameters are ordinary ones that hold the shard (as with `use_orig_params=True`), split
     along their first dimension; modules below that a policy names become `FSDPModule`s in place and keep their names;
     gradients are averaged in every backward pass.
 
-    Reference: Zhao et al., PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel, 2023.
+    Args:
+        module (Module): the module, built alike on every process; rank 0's parameters count.
+        process_group (ProcessGroup, optional): must hold all processes; for a part of them give `device_mesh`.
+        sharding_strategy (ShardingStrategy, optional): FULL_SHARD (the default) or SHARD_GRAD_OP.
+        cpu_offload (CPUOffload, optional): None, or one that keeps the shards where they are.
+        auto_wrap_policy (callable, optional): which modules below are sharded by themselves (`fsdp.wrap`), so that only
+            their parameters are whole while they run. Default: None, all parameters travel at once.
+        backward_prefetch (BackwardPrefetch, optional): accepted; parameters are gathered when they are needed.
+        mixed_precision (MixedPrecision, optional): the dtypes to gather and reduce in. Default: the parameters' own.
+        ignored_modules (iterable of Module, optional): modules whose parameters stay whole, and whose gradients stay
+            each process's own.
+        param_init_fn (callable, optional): must be None: call `to_empty()` and initialize the module before.
+        device_id (device or int, optional): a device to move the module to first.
+        sync_module_states (bool, optional): whether buffers are copied from rank 0, too. Default: False.
+        forward_prefetch (bool, optional): accepted for PyTorch's sake.
+        limit_all_gathers (bool, optional): accepted for PyTorch's sake.
+        use_orig_params (bool, optional): accepted; parameters always keep their names and their number.
+        ignored_states (iterable of Parameter or Module, optional): parameters that stay whole.
+        device_mesh (DeviceMesh, optional): a mesh of one dimension. Default: all processes of the job.
+
+    Raises:
+        NotImplementedError: another strategy, offloading, a group of some of the processes, `param_init_fn`, or
+            parameters on the meta device.
+
+    Example:
+        >>> import lucid.distributed as dist
+        >>> from lucid.distributed.fsdp import FullyShardedDataParallel
+        >>> dist.init_process_group(init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+        >>> model = FullyShardedDataParallel(lucid.nn.Linear(4, 2))
+        >>> optimizer = lucid.optim.SGD(model.parameters(), lr=0.1)
+        >>> model(lucid.ones(3, 4)).sum().backward()
+        >>> optimizer.step()
+        >>> model(lucid.ones(3, 4)).shape
+        lucid.Size([3, 2])
+        >>> dist.destroy_process_group()
+
+    Reference:
+        Zhao et al., PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel, 2023.
     """
 
     _fsdp_wrapped_module: Module
@@ -202,7 +223,7 @@ class FullyShardedDataParallel(Module):
 
         with lucid.no_grad():
             total = share(sharded)
-            base.all_reduce(total, base.ReduceOp.MAX if largest else base.ReduceOp.SUM, group=self._group())
+            base.all_reduce(total, ReduceOp.MAX if largest else ReduceOp.SUM, group=self._group())
             total = lucid.maximum(total, share(alike)) if largest else (total + share(alike)) ** (1.0 / order)
             scale = (max_norm / (total + 1e-6)).clamp(max=1.0)
             for g in [*sharded, *alike]:

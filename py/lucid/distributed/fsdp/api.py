@@ -47,13 +47,20 @@ class BackwardPrefetch(enum.Enum):
 
 @dataclasses.dataclass
 class MixedPrecision:
-    """Dtypes of `FullyShardedDataParallel`.
+    """Dtypes that `FullyShardedDataParallel` gathers, computes and reduces in. None leaves a dtype as it is.
 
-    Attributes:
-        param_dtype: what parameters are gathered and computed in.
-        reduce_dtype: what gradients are summed in.
-        buffer_dtype: what buffers are cast to, once.
-        cast_forward_inputs: whether floating point inputs become `param_dtype`.
+    Args:
+        param_dtype (dtype, optional): what parameters are gathered and computed in; the shards keep their own dtype.
+        reduce_dtype (dtype, optional): what gradients are summed in. Default: `param_dtype`.
+        buffer_dtype (dtype, optional): what floating point buffers are cast to, once.
+        keep_low_precision_grads (bool, optional): accepted; gradients have their shard's dtype.
+        cast_forward_inputs (bool, optional): whether floating point inputs are cast to `param_dtype`. Default: True.
+        cast_root_forward_inputs (bool, optional): accepted; `cast_forward_inputs` decides.
+
+    Example:
+        >>> from lucid.distributed.fsdp import MixedPrecision
+        >>> MixedPrecision(param_dtype=lucid.bfloat16).cast_forward_inputs
+        True
     """
 
     param_dtype: lucid.dtype | None = None
@@ -67,7 +74,16 @@ class MixedPrecision:
 
 @dataclasses.dataclass
 class CPUOffload:
-    """Whether shards are kept on the CPU; only `False` is there."""
+    """Whether shards are kept on the CPU.
+
+    Args:
+        offload_params (bool, optional): must be False where `FullyShardedDataParallel` takes it: there is no
+            offloading.
+
+    Example:
+        >>> lucid.distributed.fsdp.CPUOffload()
+        CPUOffload(offload_params=False)
+    """
 
     offload_params: bool = False
 
@@ -82,61 +98,142 @@ class StateDictType(enum.Enum):
 
 @dataclasses.dataclass
 class StateDictConfig:
-    """`offload_to_cpu`: whether the tensors are copied to the CPU."""
+    """How `state_dict` gives tensors; the base of the settings for each `StateDictType`.
+
+    Args:
+        offload_to_cpu (bool, optional): whether the tensors are copied to the CPU. Default: False.
+
+    Example:
+        >>> lucid.distributed.fsdp.StateDictConfig(offload_to_cpu=True)
+        StateDictConfig(offload_to_cpu=True)
+    """
 
     offload_to_cpu: bool = False
 
 
 @dataclasses.dataclass
 class FullStateDictConfig(StateDictConfig):
-    """`rank0_only`: whether only rank 0 gets the tensors; the others then get an empty dict."""
+    """How `state_dict` gives whole tensors.
+
+    Args:
+        offload_to_cpu (bool, optional): whether the tensors are copied to the CPU. Default: False.
+        rank0_only (bool, optional): whether only rank 0 gets them; the others get an empty dict. Default: False.
+
+    Example:
+        >>> from lucid.distributed.fsdp import FullStateDictConfig
+        >>> FullStateDictConfig(offload_to_cpu=True, rank0_only=True)
+        FullStateDictConfig(offload_to_cpu=True, rank0_only=True)
+    """
 
     rank0_only: bool = False
 
 
 @dataclasses.dataclass
 class LocalStateDictConfig(StateDictConfig):
-    """Of the own parts."""
+    """How `state_dict` gives each process's own parts.
+
+    Args:
+        offload_to_cpu (bool, optional): whether the parts are copied to the CPU. Default: False.
+
+    Example:
+        >>> lucid.distributed.fsdp.LocalStateDictConfig()
+        LocalStateDictConfig(offload_to_cpu=False)
+    """
 
 
 @dataclasses.dataclass
 class ShardedStateDictConfig(StateDictConfig):
-    """Of `DTensor`s."""
+    """How `state_dict` gives `DTensor`s.
+
+    Args:
+        offload_to_cpu (bool, optional): whether the local parts are copied to the CPU. Default: False.
+
+    Example:
+        >>> lucid.distributed.fsdp.ShardedStateDictConfig(offload_to_cpu=True).offload_to_cpu
+        True
+    """
 
     _use_dtensor: bool = True
 
 
 @dataclasses.dataclass
 class OptimStateDictConfig:
-    """`offload_to_cpu`: whether the tensors are copied to the CPU."""
+    """How `optim_state_dict` gives tensors; the base of the settings for each `StateDictType`.
+
+    Args:
+        offload_to_cpu (bool, optional): whether the tensors are copied to the CPU. Default: True.
+
+    Example:
+        >>> lucid.distributed.fsdp.OptimStateDictConfig()
+        OptimStateDictConfig(offload_to_cpu=True)
+    """
 
     offload_to_cpu: bool = True
 
 
 @dataclasses.dataclass
 class FullOptimStateDictConfig(OptimStateDictConfig):
-    """`rank0_only`: whether only rank 0 gets the state; the others then get an empty dict."""
+    """How `optim_state_dict` gives whole tensors.
+
+    Args:
+        offload_to_cpu (bool, optional): whether the tensors are copied to the CPU. Default: True.
+        rank0_only (bool, optional): whether only rank 0 gets the state; the others get an empty dict. Default: False.
+
+    Example:
+        >>> lucid.distributed.fsdp.FullOptimStateDictConfig(rank0_only=True)
+        FullOptimStateDictConfig(offload_to_cpu=True, rank0_only=True)
+    """
 
     rank0_only: bool = False
 
 
 @dataclasses.dataclass
 class LocalOptimStateDictConfig(OptimStateDictConfig):
-    """Of the own parts."""
+    """How `optim_state_dict` gives each process's own parts.
+
+    Args:
+        offload_to_cpu (bool, optional): whether the parts are copied to the CPU. Default: False.
+
+    Example:
+        >>> lucid.distributed.fsdp.LocalOptimStateDictConfig()
+        LocalOptimStateDictConfig(offload_to_cpu=False)
+    """
 
     offload_to_cpu: bool = False
 
 
 @dataclasses.dataclass
 class ShardedOptimStateDictConfig(OptimStateDictConfig):
-    """Of `DTensor`s."""
+    """How `optim_state_dict` gives `DTensor`s.
+
+    Args:
+        offload_to_cpu (bool, optional): whether the local parts are copied to the CPU. Default: True.
+
+    Example:
+        >>> lucid.distributed.fsdp.ShardedOptimStateDictConfig().offload_to_cpu
+        True
+    """
 
     _use_dtensor: bool = True
 
 
 @dataclasses.dataclass
 class StateDictSettings:
-    """What `set_state_dict_type` replaced."""
+    """A `FullyShardedDataParallel`'s settings, as `set_state_dict_type` replaced them.
+
+    Args:
+        state_dict_type (StateDictType): whole tensors, own parts or `DTensor`s.
+        state_dict_config (StateDictConfig): how `state_dict` gives them.
+        optim_state_dict_config (OptimStateDictConfig): how `optim_state_dict` gives them.
+
+    Example:
+        >>> from lucid.distributed import fsdp
+        >>> settings = fsdp.StateDictSettings(
+        ...     fsdp.StateDictType.FULL_STATE_DICT, fsdp.FullStateDictConfig(), fsdp.FullOptimStateDictConfig()
+        ... )
+        >>> settings.state_dict_type.name
+        'FULL_STATE_DICT'
+    """
 
     state_dict_type: StateDictType
     state_dict_config: StateDictConfig

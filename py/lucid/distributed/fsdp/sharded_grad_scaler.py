@@ -9,6 +9,7 @@ from lucid import Tensor
 from lucid.amp.grad_scaler import GradScaler
 from lucid.distributed import _collectives as base
 from lucid.distributed._state import resolve
+from lucid.distributed._work import ReduceOp
 from lucid.optim import Optimizer
 
 
@@ -33,5 +34,5 @@ class ShardedGradScaler(GradScaler):
         total = lucid.zeros((), device=scale.device)
         for value in found:
             total = total + value.reshape(()).to(scale.device).float()
-        base.all_reduce(total, base.ReduceOp.MAX, group=self._process_group)
+        base.all_reduce(total, ReduceOp.MAX, group=self._process_group)
         return [total]

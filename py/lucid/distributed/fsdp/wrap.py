@@ -23,10 +23,16 @@ def always_wrap_policy(*args: Any, **kwargs: Any) -> bool:
 
 
 class ModuleWrapPolicy:
-    """Modules of these classes.
+    """Shards each module of the given classes by itself.
 
     Args:
-        module_classes: The classes.
+        module_classes (iterable of type): classes of modules.
+
+    Example:
+        >>> from lucid.distributed.fsdp.wrap import ModuleWrapPolicy
+        >>> policy = ModuleWrapPolicy([lucid.nn.Linear])
+        >>> policy(lucid.nn.Linear(2, 2), recurse=False), policy(lucid.nn.ReLU(), recurse=False)
+        (True, False)
     """
 
     def __init__(self, module_classes: Iterable[type[Module]]) -> None:
@@ -40,10 +46,16 @@ class ModuleWrapPolicy:
 
 
 class CustomPolicy:
-    """Modules that a function says yes to.
+    """Shards each module by itself for which a function gives a true value.
 
     Args:
-        lambda_fn: Called with each module; gives whether it is sharded by itself.
+        lambda_fn (callable): called with each module.
+
+    Example:
+        >>> from lucid.distributed.fsdp.wrap import CustomPolicy
+        >>> policy = CustomPolicy(lambda module: sum(p.numel() for p in module.parameters()) > 100)
+        >>> policy(lucid.nn.Linear(20, 20), recurse=False), policy(lucid.nn.Linear(2, 2), recurse=False)
+        (True, False)
     """
 
     def __init__(self, lambda_fn: Callable[[Module], Any]) -> None:
@@ -56,14 +68,48 @@ class CustomPolicy:
 def lambda_auto_wrap_policy(
     module: Module, recurse: bool, nonwrapped_numel: int, lambda_fn: Callable[[Module], Any]
 ) -> bool:
-    """Modules that `lambda_fn` says yes to; given with `functools.partial`."""
+    """Shards each module by itself for which `lambda_fn` gives True. `functools.partial` makes a policy of it.
+
+    Args:
+        module (Module): the module that is asked about.
+        recurse (bool): whether the question is if modules below it are visited; the answer is yes.
+        nonwrapped_numel (int): how many elements of it are in no sharded module yet; not used.
+        lambda_fn (callable): called with the module.
+
+    Returns:
+        bool: whether the module is sharded by itself.
+
+    Example:
+        >>> from functools import partial
+        >>> from lucid.distributed.fsdp.wrap import lambda_auto_wrap_policy
+        >>> policy = partial(lambda_auto_wrap_policy, lambda_fn=lambda m: isinstance(m, lucid.nn.Linear))
+        >>> policy(lucid.nn.Linear(2, 2), recurse=False, nonwrapped_numel=6)
+        True
+    """
     return recurse or bool(lambda_fn(module))
 
 
 def transformer_auto_wrap_policy(
     module: Module, recurse: bool, nonwrapped_numel: int, transformer_layer_cls: set[type[Module]]
 ) -> bool:
-    """Modules of the classes of `transformer_layer_cls`; given with `functools.partial`."""
+    """Shards each module of a Transformer's layer classes by itself. `functools.partial` makes a policy of it.
+
+    Args:
+        module (Module): the module that is asked about.
+        recurse (bool): whether the question is if modules below it are visited; the answer is yes.
+        nonwrapped_numel (int): how many elements of it are in no sharded module yet; not used.
+        transformer_layer_cls (set of type): the layers' classes.
+
+    Returns:
+        bool: whether the module is sharded by itself.
+
+    Example:
+        >>> from functools import partial
+        >>> from lucid.distributed.fsdp.wrap import transformer_auto_wrap_policy
+        >>> policy = partial(transformer_auto_wrap_policy, transformer_layer_cls={lucid.nn.TransformerEncoderLayer})
+        >>> policy(lucid.nn.Linear(2, 2), recurse=False, nonwrapped_numel=6)
+        False
+    """
     return recurse or isinstance(module, tuple(transformer_layer_cls))
 
 
@@ -80,8 +126,28 @@ def size_based_auto_wrap_policy(
     force_leaf_modules: set[type[Module]] | None = None,
     exclude_wrap_modules: set[type[Module]] | None = None,
 ) -> bool:
-    """Modules with at least `min_num_params` elements that no module below them has taken; lists and dicts of modules
-    are not called, and are left to their owner."""
+    """Shards each module by itself whose elements, without those of sharded modules below it, are many enough.
+
+    Args:
+        module (Module): the module that is asked about.
+        recurse (bool): whether the question is if modules below it are visited.
+        nonwrapped_numel (int): how many elements of it are in no sharded module yet.
+        min_num_params (int, optional): how many are enough. Default: 100,000,000.
+        force_leaf_modules (set of type, optional): classes whose modules below are not visited. Default:
+            `{nn.MultiheadAttention}`.
+        exclude_wrap_modules (set of type, optional): classes that are never sharded by themselves. Default:
+            `{nn.ModuleList, nn.ModuleDict}`, which are not called.
+
+    Returns:
+        bool: whether the module is sharded by itself; with `recurse=True`, whether modules below it are visited.
+
+    Example:
+        >>> from functools import partial
+        >>> from lucid.distributed.fsdp.wrap import size_based_auto_wrap_policy
+        >>> policy = partial(size_based_auto_wrap_policy, min_num_params=100)
+        >>> policy(lucid.nn.Linear(20, 20), recurse=False, nonwrapped_numel=420)
+        True
+    """
     from lucid import nn
 
     excluded = exclude_wrap_modules if exclude_wrap_modules is not None else {nn.ModuleList, nn.ModuleDict}

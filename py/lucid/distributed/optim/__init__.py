@@ -15,21 +15,37 @@ __all__ = ["ZeroRedundancyOptimizer"]
 
 
 class ZeroRedundancyOptimizer(Optimizer):
-    """An optimizer of which each process has the state of, and steps, a share of the parameters, and then sends them to
+    """An optimizer whose state is divided among the processes: each steps its share of the parameters and sends them to
     all.
 
     Gradients have to be the same on every process, as `DistributedDataParallel` makes them.
 
-    Reference: Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion Parameter Models, 2020 (stage 1).
-
     Args:
-        params (Iterable[Any]): The parameters, or groups of them, in the same order on every process.
-        optimizer_class (Callable[..., Optimizer]): The optimizer that steps the share.
-        process_group (object, optional): The group; all processes where it is None.
-        parameters_as_bucket_view (bool, default: False): Accepted; parameters of one owner and dtype travel
-            together anyway.
-        overlap_with_ddp (bool, default: False): Must be False.
-        **defaults (object): The optimizer's options.
+        params (iterable of Parameter or dict): the parameters, or groups of them, in the same order on every process.
+        optimizer_class (type): the optimizer that steps the share, such as `lucid.optim.Adam`.
+        process_group (ProcessGroup, optional): the group; default: all processes of the job.
+        parameters_as_bucket_view (bool, optional): accepted; parameters of one owner and dtype travel together anyway.
+        overlap_with_ddp (bool, optional): must be False. Default: False.
+        defaults (object): the optimizer's options, by name.
+
+    Raises:
+        NotImplementedError: `overlap_with_ddp` is True.
+        ValueError: this process is not in the group.
+
+    Example:
+        >>> import lucid.distributed as dist
+        >>> from lucid.distributed.optim import ZeroRedundancyOptimizer
+        >>> dist.init_process_group(init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+        >>> weight = lucid.nn.Parameter(lucid.ones(2))
+        >>> optimizer = ZeroRedundancyOptimizer([weight], lucid.optim.SGD, lr=0.5)
+        >>> weight.sum().backward()
+        >>> optimizer.step()
+        >>> weight.detach()
+        tensor([0.5000, 0.5000])
+        >>> dist.destroy_process_group()
+
+    Reference:
+        Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion Parameter Models, 2020 (stage 1).
     """
 
     def __init__(

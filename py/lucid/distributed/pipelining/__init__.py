@@ -7,23 +7,36 @@ from typing import Any
 
 import lucid
 from lucid import Tensor, errors
-from lucid.distributed._collectives import Work, irecv, isend
+from lucid.distributed._messages import irecv, isend
 from lucid.distributed._objects import recv_object_list, send_object_list
 from lucid.distributed._state import resolve
+from lucid.distributed._work import Work
 from lucid.nn.modules.module import Module
 
 __all__ = ["PipelineStage", "Schedule1F1B", "ScheduleGPipe"]
 
 
 class PipelineStage:
-    """One stage: a module, and its place among the stages. Stage `i` is on member `i` of the group.
+    """One stage of a pipeline: a module and its place among the stages. Stage `i` runs on member `i` of the group.
 
     Args:
-        submodule (Module): What the stage computes: of one tensor or several, one tensor or a tuple of them.
-        stage_index (int): Its number.
-        num_stages (int): How many there are.
-        device (lucid.device or str, default: "cpu"): Where it computes, and receives.
-        group (object, optional): The group; all processes where it is None.
+        submodule (Module): what the stage computes: from one tensor or several to one tensor or a tuple of them.
+        stage_index (int): this stage's place, from 0; it must be this process's rank in the group.
+        num_stages (int): how many stages there are; it must be the group's size.
+        device (device or str, optional): where it computes and receives. Default: `"cpu"`.
+        group (ProcessGroup, optional): default: all processes of the job.
+
+    Raises:
+        ValueError: the group has another size, or this process another rank in it.
+
+    Example:
+        >>> import lucid.distributed as dist
+        >>> from lucid.distributed.pipelining import PipelineStage
+        >>> dist.init_process_group(init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+        >>> stage = PipelineStage(lucid.nn.Linear(4, 2), stage_index=0, num_stages=1)
+        >>> stage.is_first, stage.is_last
+        (True, True)
+        >>> dist.destroy_process_group()
     """
 
     def __init__(
@@ -191,9 +204,37 @@ class _Schedule:
 
 
 class ScheduleGPipe(_Schedule):
-    """All parts forward, then all parts backward.
+    """Runs batches through a pipeline: all parts of a batch forward, then all parts backward.
 
-    Reference: Huang et al., GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism, 2019.
+    Args:
+        stage (PipelineStage): what this process computes.
+        n_microbatches (int): into how many parts a batch is split, along its first dimension.
+        loss_fn (callable, optional): `loss_fn(output, target)`, called on the last stage; needed for gradients.
+        args_chunk_spec (object, optional): must be None: positional inputs are split along the first dimension.
+        kwargs_chunk_spec (object, optional): must be None: named inputs are split along the first dimension.
+        output_merge_spec (object, optional): must be None: outputs are concatenated along the first dimension.
+        scale_grads (bool, optional): whether gradients are divided by the number of parts, so that with a loss that is
+            a mean they are those of the whole batch. Default: True.
+
+    Raises:
+        NotImplementedError: one of the three specs is given.
+        ValueError: `n_microbatches` is less than 1.
+
+    Example:
+        >>> import lucid.distributed as dist
+        >>> from lucid.distributed.pipelining import PipelineStage, ScheduleGPipe
+        >>> dist.init_process_group(init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+        >>> stage = PipelineStage(lucid.nn.Linear(4, 2), stage_index=0, num_stages=1)
+        >>> schedule = ScheduleGPipe(stage, n_microbatches=2, loss_fn=lucid.nn.MSELoss())
+        >>> losses = []
+        >>> schedule.step(lucid.ones(6, 4), target=lucid.zeros(6, 2), losses=losses).shape
+        lucid.Size([6, 2])
+        >>> len(losses)
+        2
+        >>> dist.destroy_process_group()
+
+    Reference:
+        Huang et al., GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism, 2019.
     """
 
     def _order(self, backward: bool) -> Iterator[tuple[str, int]]:
@@ -203,10 +244,36 @@ class ScheduleGPipe(_Schedule):
 
 
 class Schedule1F1B(_Schedule):
-    """As few parts forward as fill the stages after this one, then one backward after each forward: a stage holds at
-    most as many parts as stages follow it.
+    """Runs batches through a pipeline: alternates parts forward and parts backward once it is full.
 
-    Reference: Narayanan et al., PipeDream: Generalized Pipeline Parallelism for DNN Training, 2019.
+    A stage then holds the saved tensors of at most as many parts as stages follow it.
+
+    Args:
+        stage (PipelineStage): what this process computes.
+        n_microbatches (int): into how many parts a batch is split, along its first dimension.
+        loss_fn (callable, optional): `loss_fn(output, target)`, called on the last stage; needed for gradients.
+        args_chunk_spec (object, optional): must be None: positional inputs are split along the first dimension.
+        kwargs_chunk_spec (object, optional): must be None: named inputs are split along the first dimension.
+        output_merge_spec (object, optional): must be None: outputs are concatenated along the first dimension.
+        scale_grads (bool, optional): whether gradients are divided by the number of parts, so that with a loss that is
+            a mean they are those of the whole batch. Default: True.
+
+    Raises:
+        NotImplementedError: one of the three specs is given.
+        ValueError: `n_microbatches` is less than 1.
+
+    Example:
+        >>> import lucid.distributed as dist
+        >>> from lucid.distributed.pipelining import PipelineStage, Schedule1F1B
+        >>> dist.init_process_group(init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+        >>> stage = PipelineStage(lucid.nn.Linear(4, 2), stage_index=0, num_stages=1)
+        >>> schedule = Schedule1F1B(stage, n_microbatches=3, loss_fn=lucid.nn.MSELoss())
+        >>> schedule.step(lucid.ones(6, 4), target=lucid.zeros(6, 2)).shape
+        lucid.Size([6, 2])
+        >>> dist.destroy_process_group()
+
+    Reference:
+        Narayanan et al., PipeDream: Generalized Pipeline Parallelism for DNN Training, 2019.
     """
 
     def _order(self, backward: bool) -> Iterator[tuple[str, int]]:

@@ -12,7 +12,21 @@ __all__ = ["ShapeProp", "TensorMetadata"]
 
 
 class TensorMetadata(NamedTuple):
-    """What is noted of a tensor."""
+    """What `ShapeProp` notes of a node's result, in `node.meta["tensor_meta"]`.
+
+    Args:
+        shape (Size): the result's sizes.
+        dtype (dtype): the result's dtype.
+        requires_grad (bool): whether the result requires a gradient.
+        stride (tuple of int): the result's strides, in elements.
+
+    Example:
+        >>> from lucid.fx.passes.shape_prop import ShapeProp
+        >>> traced = lucid.fx.symbolic_trace(lambda x: x @ x)
+        >>> _ = ShapeProp(traced).propagate(lucid.ones(2, 2))
+        >>> [node.meta["tensor_meta"].shape for node in traced.graph.nodes if node.op == "call_function"]
+        [lucid.Size([2, 2])]
+    """
 
     shape: lucid.Size
     dtype: lucid.dtype

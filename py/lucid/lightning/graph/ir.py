@@ -26,7 +26,20 @@ MOST_TENSORS = 1 << 20
 
 @dataclass
 class TensorInfo:
-    """A tensor of a graph: its number, name, shape and dtype, and a constant's value."""
+    """A tensor of a graph; `GraphIR.add_tensor` makes it.
+
+    Args:
+        id (int): its number in the graph.
+        name (str): its name, by which executions may be fed.
+        shape (tuple of int): its sizes.
+        dtype (str): `"float32"` or `"float64"`.
+        value (Tensor, optional): a constant's value, of that shape. Default: None, it is fed or computed.
+
+    Example:
+        >>> from lucid.lightning.graph.ir import TensorInfo
+        >>> TensorInfo(0, "x", (2, 3), "float32").nbytes
+        24
+    """
 
     id: int
     name: str
@@ -47,7 +60,22 @@ class TensorInfo:
 
 @dataclass
 class Node:
-    """A node of a graph: its operator with attributes, and its tensors by number."""
+    """A node of a graph; `GraphIR.add_node` makes it.
+
+    Args:
+        id (int): its number in the graph.
+        op (str): the operator's name.
+        inputs (tuple of int): the numbers of the tensors that it reads.
+        outputs (tuple of int): the numbers of those that it writes.
+        attrs (dict): the operator's attributes by name.
+        device (str): where it is computed.
+        name (str): its own name.
+
+    Example:
+        >>> from lucid.lightning.graph.ir import Node
+        >>> Node(0, "relu", (0,), (1,), {}, "cpu", "relu_0").op
+        'relu'
+    """
 
     id: int
     op: str

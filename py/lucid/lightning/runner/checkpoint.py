@@ -24,11 +24,24 @@ def save_checkpoint(
     """Writes a model, and with an optimizer its state; the file is renamed into place when it is whole.
 
     Args:
-        path (str | os.PathLike[str]): The file.
-        model (TinyTransformer): The model.
-        optimizer (object, optional): One of `lucid.optim`, or `None`.
-        step (int, default: 0): How many steps it was trained for.
-        seed (int, default: 0): The seed that it was trained with.
+        path (str or os.PathLike): the file to write.
+        model (TinyTransformer): whose weights and sizes are written.
+        optimizer (Optimizer, optional): whose state is written. Default: none.
+        step (int, optional): how many steps the model was trained for. Default: 0.
+        seed (int, optional): the seed that it was trained with. Default: 0.
+
+    Raises:
+        TypeError: `model` is no `TinyTransformer`.
+        OSError: the file cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> from lucid.lightning import runner
+        >>> model = runner.TinyTransformer(runner.TransformerConfig(context=8, width=8, heads=2, layers=1))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     runner.save_checkpoint(f"{folder}/model.pt", model, step=3)
+        ...     runner.load_checkpoint(f"{folder}/model.pt")[1]["step"]
+        3
     """
     if not isinstance(model, TinyTransformer):
         raise errors.TypeError(f"save_checkpoint(): expected a TinyTransformer, got {type(model).__name__}")
@@ -50,14 +63,28 @@ def save_checkpoint(
 
 
 def load_checkpoint(path: str | os.PathLike[str], device: Any = "cpu") -> tuple[TinyTransformer, dict[str, Any]]:
-    """Reads a checkpoint.
+    """Reads a checkpoint that `save_checkpoint` wrote.
+
+    Args:
+        path (str or os.PathLike): the file to read.
+        device (device or str, optional): where the model goes. Default: `"cpu"`.
 
     Returns:
-        The model on `device`, and a dict with `step`, `seed` and `optimizer` (its state, or `None`).
+        tuple of (TinyTransformer, dict): the model, and `step`, `seed` and `optimizer` (its state, or None).
 
     Raises:
         FileNotFoundError: There is no file.
         ValueError: It is no checkpoint of this kind or version, or its weights do not fit its sizes.
+
+    Example:
+        >>> import tempfile
+        >>> from lucid.lightning import runner
+        >>> model = runner.TinyTransformer(runner.TransformerConfig(context=8, width=8, heads=2, layers=1))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     runner.save_checkpoint(f"{folder}/model.pt", model)
+        ...     loaded, _ = runner.load_checkpoint(f"{folder}/model.pt")
+        >>> loaded.config.context
+        8
     """
     data = lucid.load(path, map_location="cpu")
     if not isinstance(data, dict) or data.get("format") != FORMAT:

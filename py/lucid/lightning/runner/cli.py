@@ -96,7 +96,21 @@ def _run(given: argparse.Namespace) -> dict[str, object]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command; 0 where it went well, 2 for a user's mistake."""
+    """Runs a command of `lc-run`: `train`, `infer` or `bench`.
+
+    Args:
+        arguments (sequence of str, optional): the command line's arguments. Default: `sys.argv[1:]`.
+
+    Returns:
+        int: 0 where it went well, 2 for a user's mistake.
+
+    Example:
+        >>> from lucid.lightning.runner.cli import main
+        >>> main(["--help"])
+        Traceback (most recent call last):
+        ...
+        SystemExit: 0
+    """
     given = _parser().parse_args(arguments)
     try:
         result = _run(given)

@@ -13,14 +13,22 @@ __all__ = ["Block", "TinyTransformer", "TransformerConfig"]
 
 @dataclass(frozen=True)
 class TransformerConfig:
-    """The model's sizes.
+    """The sizes of a `TinyTransformer`.
 
     Args:
-        vocab (int, default: 256): The number of tokens; 256 for bytes.
-        context (int, default: 64): The most tokens that are seen at once.
-        width (int, default: 64): Of the residual stream; a multiple of `heads`.
-        heads (int, default: 4): Attention heads in a block, and blocks.
-        layers (int, default: 2): Attention heads in a block, and blocks.
+        vocab (int, optional): how many tokens there are; 256 for bytes. Default: 256.
+        context (int, optional): the most tokens that are seen at once. Default: 64.
+        width (int, optional): features of a token, a multiple of `heads`. Default: 64.
+        heads (int, optional): attention heads of a block. Default: 4.
+        layers (int, optional): how many blocks there are. Default: 2.
+
+    Raises:
+        ValueError: a size is no int from 1 to 1048576, or `width` no multiple of `heads`.
+
+    Example:
+        >>> from lucid.lightning.runner import TransformerConfig
+        >>> TransformerConfig(width=32, heads=2).layers
+        2
     """
 
     vocab: int = 256
@@ -38,7 +46,18 @@ class TransformerConfig:
 
 
 class Block(nn.Module):
-    """`x + attention(norm(x))`, then `x + mlp(norm(x))`; attention is causal."""
+    """One block of a decoder: `x + attention(norm(x))`, then `x + mlp(norm(x))`; attention is causal.
+
+    Its input and output have the shape (batch, length, width).
+
+    Args:
+        config (TransformerConfig): gives the width and the number of heads.
+
+    Example:
+        >>> from lucid.lightning.runner import Block, TransformerConfig
+        >>> Block(TransformerConfig(width=8, heads=2))(lucid.ones(1, 3, 8)).shape
+        lucid.Size([1, 3, 8])
+    """
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -61,10 +80,16 @@ class Block(nn.Module):
 
 
 class TinyTransformer(nn.Module):
-    """Logits of the next token at each position.
+    """A decoder of bytes: tokens (batch, length) to the next token's logits at each position, (batch, length, vocab).
 
     Args:
-        config (TransformerConfig, optional): The sizes.
+        config (TransformerConfig, optional): the sizes. Default: `TransformerConfig()`.
+
+    Example:
+        >>> from lucid.lightning.runner import TinyTransformer, TransformerConfig
+        >>> model = TinyTransformer(TransformerConfig(context=8, width=8, heads=2, layers=1))
+        >>> model(lucid.tensor([[104, 105]])).shape
+        lucid.Size([1, 2, 256])
     """
 
     def __init__(self, config: TransformerConfig | None = None) -> None:

@@ -47,6 +47,18 @@ def train(
 
     Returns:
         A dict with `losses` (one for each step), `step` (the number of the next) and `optimizer`.
+
+    Raises:
+        TypeError: `text` is neither bytes nor str.
+        ValueError: the text is not longer than the context, has a byte out of the vocabulary, or a number is out of its
+            range.
+
+    Example:
+        >>> from lucid.lightning import runner
+        >>> model = runner.TinyTransformer(runner.TransformerConfig(context=8, width=8, heads=2, layers=1))
+        >>> done = runner.train(model, "to be or not to be", steps=2, batch=2)
+        >>> len(done["losses"]), done["step"]
+        (2, 2)
     """
     steps, batch = sizes("train()", steps=steps, batch=batch)
     rate = number("train()", "lr", lr, least=0.0)
@@ -80,15 +92,27 @@ def train(
 def generate(
     model: TinyTransformer, prompt: bytes | str, *, count: int = 32, temperature: float = 0.0, seed: int = 0
 ) -> bytes:
-    """The prompt and `count` more bytes.
+    """Continues a prompt by `count` bytes.
 
     Args:
-        model (TinyTransformer): The model.
-        prompt (bytes or str): At least one byte; the last ones are seen.
-        count (int, default: 32): How many bytes are added.
-        temperature (float, default: 0.0): 0 takes the likeliest byte; above it, bytes are drawn from
-            `softmax(logits / temperature)`.
-        seed (int, default: 0): Of what is drawn.
+        model (TinyTransformer): gives the logits of the next byte.
+        prompt (bytes or str): at least one byte; the last ones, as many as the context has, are seen.
+        count (int, optional): how many bytes are added. Default: 32.
+        temperature (float, optional): 0 takes the likeliest byte; above it, bytes are drawn from `softmax(logits /
+            temperature)`. Default: 0.
+        seed (int, optional): where the draws start. Default: 0.
+
+    Returns:
+        bytes: the prompt and `count` bytes more.
+
+    Raises:
+        ValueError: the prompt is empty or has a byte out of the vocabulary, or a number is out of its range.
+
+    Example:
+        >>> from lucid.lightning import runner
+        >>> model = runner.TinyTransformer(runner.TransformerConfig(context=8, width=8, heads=2, layers=1))
+        >>> len(runner.generate(model, "to be", count=4))
+        9
     """
     (count,) = sizes("generate()", count=count)
     heat = number("generate()", "temperature", temperature, least=0.0)
@@ -112,11 +136,27 @@ def generate(
 
 
 def bench(model: TinyTransformer, *, batch: int = 8, warmup: int = 2, iters: int = 10) -> dict[str, Any]:
-    """Times the model's forward over whole contexts.
+    """Times a model's forward pass over whole contexts.
+
+    Args:
+        model (TinyTransformer): the model, on its device.
+        batch (int, optional): how many sequences there are. Default: 8.
+        warmup (int, optional): untimed runs, from 0 on. Default: 2.
+        iters (int, optional): timed runs, from 1 on. Default: 10.
 
     Returns:
         A dict with `forward_ms` (the median), `cv_pct` (standard deviation over mean), `tokens_per_s`, `device`,
         `batch`, `iters`.
+
+    Raises:
+        ValueError: a number is out of its range.
+
+    Example:
+        >>> from lucid.lightning import runner
+        >>> model = runner.TinyTransformer(runner.TransformerConfig(context=8, width=8, heads=2, layers=1))
+        >>> report = runner.bench(model, batch=2, warmup=0, iters=2)
+        >>> report["batch"], report["forward_ms"] > 0
+        (2, True)
     """
     batch, iters = sizes("bench()", batch=batch, iters=iters)
     if not isinstance(warmup, int) or warmup < 0:

@@ -20,15 +20,21 @@ class CausalVariant(enum.IntEnum):
 
 
 class CausalBias(Tensor):
-    """A mask of `(seq_len_q, seq_len_kv)`, true where a query sees a key, for the `attn_mask` of attention.
+    """A mask of shape `(seq_len_q, seq_len_kv)`, true where a query sees a key, for the `attn_mask` of attention.
 
     Args:
-        variant: Where the triangle begins.
-        seq_len_q: How many queries.
-        seq_len_kv: How many keys; at least as many for `LOWER_RIGHT`, so that no query sees nothing.
+        variant (CausalVariant): where the triangle of a mask that is not square begins: UPPER_LEFT or LOWER_RIGHT.
+        seq_len_q (int): how many queries there are.
+        seq_len_kv (int): how many keys; at least as many as queries for LOWER_RIGHT, so that each query sees a key.
 
     Raises:
-        RuntimeError: for a `LOWER_RIGHT` one with more queries than keys.
+        TypeError: `variant` is no `CausalVariant`.
+        RuntimeError: LOWER_RIGHT with more queries than keys.
+
+    Example:
+        >>> from lucid.nn.attention.bias import CausalBias, CausalVariant
+        >>> CausalBias(CausalVariant.LOWER_RIGHT, 1, 3).int()
+        tensor([[1, 1, 1]], dtype=lucid.int32)
     """
 
     variant: CausalVariant
@@ -67,10 +73,16 @@ class CausalBias(Tensor):
 
 
 def causal_upper_left(*size: int) -> CausalBias:
-    """Query `i` sees keys `0 … i`.
+    """Makes a causal mask in which query `i` sees keys `0 … i`.
 
     Args:
-        size: How many queries, and how many keys.
+        size (int): how many queries, and how many keys: two numbers.
+
+    Returns:
+        CausalBias: of shape `(queries, keys)`, for the `attn_mask` of attention.
+
+    Raises:
+        ValueError: there are not two sizes.
 
     Example:
         >>> from lucid.nn.attention.bias import causal_upper_left
@@ -84,10 +96,17 @@ def causal_upper_left(*size: int) -> CausalBias:
 
 
 def causal_lower_right(*size: int) -> CausalBias:
-    """The last query sees every key, the one before all but the last.
+    """Makes a causal mask in which the last query sees every key, the one before it all but the last, and so on.
 
     Args:
-        size: How many queries, and how many keys.
+        size (int): how many queries, and how many keys: two numbers.
+
+    Returns:
+        CausalBias: of shape `(queries, keys)`, for the `attn_mask` of attention.
+
+    Raises:
+        ValueError: there are not two sizes.
+        RuntimeError: there are more queries than keys.
 
     Example:
         >>> from lucid.nn.attention.bias import causal_lower_right

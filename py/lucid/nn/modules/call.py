@@ -140,13 +140,25 @@ def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> Removabl
 
 
 def register_module_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """`Module.register_backward_hook` for every module.
+    """Registers a hook that is called after the backward pass of every module, in the older way of PyTorch.
+
+    Its gradients are those of the last op of `forward`; `register_module_full_backward_hook` has those of the inputs.
 
     Args:
-        hook (Callable[..., Any]): the function to call.
+        hook (callable): `hook(module, grad_input, grad_output)`; a result that is not None replaces `grad_input`.
 
     Returns:
         RemovableHandle: its `remove()` takes the hook away.
+
+    Raises:
+        RuntimeError: full backward hooks are registered for every module.
+
+    Example:
+        >>> from lucid.nn.modules.module import register_module_backward_hook
+        >>> handle = register_module_backward_hook(lambda module, grad_input, grad_output: print(type(module).__name__))
+        >>> lucid.nn.ReLU()(lucid.ones(1, requires_grad=True)).sum().backward()
+        ReLU
+        >>> handle.remove()
     """
     _every._backward_hooks_are(False, "as a global Module hook")
     return register(_BACKWARD, hook)

@@ -15,13 +15,21 @@ __all__ = ["locate"]
 
 
 def locate(error: errors.LucidError, module: Any, name: bool) -> None:
-    """Puts the path from `module` to the submodule that raised before the message, and into `error.module_path`.
+    """Adds to an error's message the path from a module to the submodule that raised it, and sets `error.module_path`.
 
     Args:
-        error: What leaves the call of `module`. Errors of the operating system are left alone, as their message is made
-            of a number and a file.
-        module: The module that was called.
-        name: Whether a message without a name gets that of the class, where the class is Lucid's.
+        error (LucidError): the error that leaves the call of `module`. Errors of the operating system are left alone,
+            as their message is made of a number and a file.
+        module (Module): the module that was called.
+        name (bool): whether a message that names no function gets the class's name, where the class is Lucid's.
+
+    Example:
+        >>> net = lucid.nn.Sequential(lucid.nn.ReLU(), lucid.nn.Linear(3, 2))
+        >>> try:
+        ...     net(lucid.ones(1, 4))
+        ... except RuntimeError as error:
+        ...     print(error.module_path)
+        1
     """
     if isinstance(error, OSError) or not error.args or not isinstance(error.args[0], str):
         return

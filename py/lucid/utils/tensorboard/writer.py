@@ -13,7 +13,7 @@ from typing import Any
 
 from lucid import errors
 from lucid._C import Tensor
-from lucid.utils.tensorboard import _proto, summary
+from lucid.utils.tensorboard import _images, _proto, summary
 from lucid.utils.tensorboard._event_file import FileWriter
 
 __all__ = ["FileWriter", "SummaryWriter"]
@@ -418,7 +418,7 @@ class SummaryWriter:
             # The projector wants a square of images.
             square = np.zeros((max(sheet.shape[:2]), sheet.shape[1], 3), np.uint8)
             square[: len(sheet)] = sheet
-            _write(os.path.join(folder, "sprite.png"), summary._png(square))
+            _write(os.path.join(folder, "sprite.png"), _images._png(square))
             height, width = images.shape[2:]
             dims = f"    single_image_dim: {width}\n    single_image_dim: {height}"
             info.append(f'  sprite {{\n    image_path: "{sub}/sprite.png"\n{dims}\n  }}')

@@ -13,8 +13,8 @@ from typing import Any
 import lucid
 from lucid import Tensor, errors
 from lucid.autograd import Function
-from lucid.distributed._collectives import ReduceOp
 from lucid.distributed._state import ProcessGroup
+from lucid.distributed._work import ReduceOp
 from lucid.distributed.device_mesh import DeviceMesh
 from lucid.distributed.nn.functional import _begin
 from lucid.distributed.tensor import Replicate, Shard, chunk_range, shard_parameter
@@ -97,13 +97,28 @@ def _replicated(layout: Any) -> bool:
 
 
 class ColwiseParallel(ParallelStyle):
-    """Splits a Linear's outputs, or an Embedding's features, over the mesh.
+    """Splits a `Linear`'s outputs, or an `Embedding`'s features, over a mesh's processes.
 
     Args:
-        input_layouts (object, optional): Must be `Replicate()`, or None for it.
-        output_layouts (object, optional): `Shard(-1)` (the default): each process keeps its own outputs;
-            `Replicate()`: they are joined.
-        use_local_output (bool, default: True): Must be True: modules give tensors.
+        input_layouts (Placement, optional): must be `Replicate()`, which is the default: every process has the whole
+            input.
+        output_layouts (Placement, optional): `Shard(-1)` (the default): each process keeps its own outputs;
+            `Replicate()`: they are gathered.
+        use_local_output (bool, optional): must be True: modules give tensors. Default: True.
+
+    Raises:
+        NotImplementedError: another layout, or `use_local_output=False`.
+
+    Example:
+        >>> import lucid.distributed as dist
+        >>> from lucid.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+        >>> dist.init_process_group(init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+        >>> model = lucid.nn.Sequential(lucid.nn.Linear(4, 8), lucid.nn.ReLU(), lucid.nn.Linear(8, 2))
+        >>> plan = {"0": ColwiseParallel(), "2": RowwiseParallel()}
+        >>> model = parallelize_module(model, dist.init_device_mesh("cpu", (1,)), plan)
+        >>> model(lucid.ones(3, 4)).shape
+        lucid.Size([3, 2])
+        >>> dist.destroy_process_group()
     """
 
     def __init__(self, *, input_layouts: Any = None, output_layouts: Any = None, use_local_output: bool = True) -> None:
@@ -132,13 +147,27 @@ class ColwiseParallel(ParallelStyle):
 
 
 class RowwiseParallel(ParallelStyle):
-    """Splits a Linear's inputs, or an Embedding's rows, over the mesh.
+    """Splits a `Linear`'s inputs, or an `Embedding`'s rows, over a mesh's processes; the outputs are summed.
 
     Args:
-        input_layouts (object, optional): `Shard(-1)` (a Linear's default): the input is this process's part;
+        input_layouts (Placement, optional): `Shard(-1)` (a `Linear`'s default): the input is this process's part;
             `Replicate()`: it is all of it.
-        output_layouts (object, optional): Must be `Replicate()`, or None for it.
-        use_local_output (bool, default: True): Must be True.
+        output_layouts (Placement, optional): must be `Replicate()`, which is the default: every process gets the sum.
+        use_local_output (bool, optional): must be True: modules give tensors. Default: True.
+
+    Raises:
+        NotImplementedError: another layout, or `use_local_output=False`.
+
+    Example:
+        >>> import lucid.distributed as dist
+        >>> from lucid.distributed.tensor import Replicate
+        >>> from lucid.distributed.tensor.parallel import RowwiseParallel, parallelize_module
+        >>> dist.init_process_group(init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+        >>> style = RowwiseParallel(input_layouts=Replicate())
+        >>> layer = parallelize_module(lucid.nn.Linear(4, 2), dist.init_device_mesh("cpu", (1,)), style)
+        >>> layer(lucid.ones(3, 4)).shape
+        lucid.Size([3, 2])
+        >>> dist.destroy_process_group()
     """
 
     def __init__(self, *, input_layouts: Any = None, output_layouts: Any = None, use_local_output: bool = True) -> None:
@@ -191,14 +220,28 @@ def parallelize_module(
     """Splits a module's layers over a mesh of one dimension, in place.
 
     Args:
-        module (Module): The module, built alike on every process.
-        device_mesh (DeviceMesh): The mesh.
-        parallelize_plan (ParallelStyle | dict[str, ParallelStyle], optional): A style for the module itself, or
-            styles by the names of its submodules, which may have `*`.
-        src_data_rank (int, default: 0): Whose parameters count; None: each one's own.
+        module (Module): built alike on every process.
+        device_mesh (DeviceMesh): the processes, in one dimension; take one of a grid with `mesh["name"]`.
+        parallelize_plan (ParallelStyle or dict of str to ParallelStyle, optional): a style for the module itself, or
+            styles by the names of its submodules, in which `*` stands for any text.
+        src_data_rank (int, optional): whose parameters count; None: each process's own. Default: 0.
 
     Returns:
-        The module.
+        Module: `module` itself.
+
+    Raises:
+        ValueError: the mesh has several dimensions, or a name of the plan fits no submodule.
+
+    Example:
+        >>> import lucid.distributed as dist
+        >>> from lucid.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+        >>> dist.init_process_group(init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+        >>> model = lucid.nn.TransformerEncoderLayer(4, 1, dim_feedforward=8, batch_first=True)
+        >>> plan = {"linear1": ColwiseParallel(), "linear2": RowwiseParallel()}
+        >>> model = parallelize_module(model, dist.init_device_mesh("cpu", (1,)), plan)
+        >>> model(lucid.ones(2, 3, 4)).shape
+        lucid.Size([2, 3, 4])
+        >>> dist.destroy_process_group()
     """
     if device_mesh.ndim != 1:
         raise errors.ValueError("parallelize_module: a mesh of one dimension; take one with mesh['name']")

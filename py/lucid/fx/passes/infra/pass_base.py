@@ -11,7 +11,17 @@ __all__ = ["PassBase", "PassResult"]
 
 
 class PassResult(NamedTuple):
-    """What a pass gives: the module, and whether it was changed."""
+    """What a pass gives back.
+
+    Args:
+        graph_module (GraphModule): the module, changed or not.
+        modified (bool): whether it was changed.
+
+    Example:
+        >>> from lucid.fx.passes.infra.pass_base import PassResult
+        >>> PassResult(lucid.fx.symbolic_trace(lambda x: x + 1), False).modified
+        False
+    """
 
     graph_module: GraphModule
     modified: bool
