@@ -1,18 +1,15 @@
 #!/usr/bin/env python3
 """Which public callables of `lucid` lack a part of their documentation?
 
-    python tools/docstrings.py               what is missing, by package; exit status 1 where the list does not agree
-    python tools/docstrings.py --write       shorten the list of known gaps, docstring_gaps.txt beside this script
+    python tools/docstrings.py               what is missing, by package; exit status 1 where anything is
     python tools/docstrings.py --why NAME    what the callables whose names begin with NAME lack
     python tools/docstrings.py --examples    run every example
 
 A callable is complete with a summary, and, where it has parameters, each of them in `Args:` with a type and a
 description, a shape for tensors, `Returns:`, `Raises:` where it raises, and an example. Nothing that the signature
-says by
-itself counts as a description. The public surface is what the modules of the package list in `__all__`, and the
-methods of `Tensor`.
-
-The list of known gaps may only shrink: a callable that is not on it must be complete, and one on it must not be.
+says by itself counts as a description. Where the signature is `*args, **kwargs`, as that of a function with overloads,
+the names are those of the overloads in the stub. The public surface is what the modules of the package list in
+`__all__`, and the methods of `Tensor`.
 """
 
 from __future__ import annotations
@@ -21,6 +18,7 @@ import argparse
 import ast
 import doctest
 import enum
+import functools
 import importlib
 import inspect
 import pkgutil
@@ -34,7 +32,6 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-GAPS = HERE / "docstring_gaps.txt"
 SECTION = re.compile(r"^(Args|Attributes|Returns|Yields|Raises|Example|Examples)( [^:]*)?:$")
 ARGUMENT = re.compile(r"^(\*{0,2}\w+(?:, \*{0,2}\w+)*) \((.+?)\): (.*)$")
 SHAPE = re.compile(
@@ -111,18 +108,54 @@ def documentation(value: Any) -> str:
     return own
 
 
+@functools.cache
+def stub_names() -> dict[str, list[str]]:
+    """The parameters of each function, and method of `Tensor`, that is written in Rust: those of all its overloads."""
+    found: dict[str, list[str]] = {}
+
+    def note(name: str, function: ast.FunctionDef) -> None:
+        given = function.args
+        # A stub cannot have a parameter `from`.
+        listed = [a.arg.removesuffix("_") for a in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+        own = found.setdefault(name, [])
+        own += [n for n in listed if n not in ("self", *own) and not n.startswith("_")]
+
+    for node in ast.parse((HERE.parent / "py" / "lucid" / "_C.pyi").read_text()).body:
+        if isinstance(node, ast.FunctionDef):
+            note(node.name, node)
+        elif isinstance(node, ast.ClassDef) and node.name == "Tensor":
+            for method in node.body:
+                if isinstance(method, ast.FunctionDef):
+                    note(f"Tensor.{method.name}", method)
+    return found
+
+
+def is_written_in_rust(value: Any) -> bool:
+    return type(value).__name__ in ("builtin_function_or_method", "method_descriptor")
+
+
 def parameters(value: Any) -> list[str]:
-    """The names of the parameters; members of an enumeration are not made by calling it."""
-    if isinstance(value, type) and issubclass(value, enum.Enum):
+    """The names of the parameters that have to be described. Members of an enumeration are not made by calling it.
+
+    `*args` and `**kwargs` stand for the parameters of another signature: of what is written in Rust those of its stub;
+    else they need no words of their own where others are described that the signature does not have.
+    """
+    if isinstance(value, type) and (issubclass(value, enum.Enum) or getattr(value, "_is_protocol", False)):
         return []
     try:
-        given = inspect.signature(value).parameters.values()
+        given = list(inspect.signature(value).parameters.values())
     except (ValueError, TypeError):
-        return []
-    # `*args` and `**kwargs` that are passed on are described by what they are passed to.
-    passed = {(inspect.Parameter.VAR_POSITIONAL, "args"), (inspect.Parameter.VAR_KEYWORD, "kwargs")}
+        given = []
     shown = [p for p in given if p.name not in ("self", "cls") and not p.name.startswith("_")]
-    return [p.name for p in shown if (p.kind, p.name) not in passed]
+    passed = {(inspect.Parameter.VAR_POSITIONAL, "args"), (inspect.Parameter.VAR_KEYWORD, "kwargs")}
+    own = [p.name for p in shown if (p.kind, p.name) not in passed]
+    rest = [p.name for p in shown if (p.kind, p.name) in passed]
+    if is_written_in_rust(value) and (rest or not given):
+        return [*own, *(n for n in stub_names().get(value.__qualname__, []) if n not in own)]
+    if not rest or (isinstance(value, type) and "__init__" not in value.__dict__):
+        return own
+    described = arguments(sections(documentation(value)).get("Args", []))
+    return own if described.keys() - set(own) else [*own, *rest]
 
 
 def sections(doc: str) -> dict[str, list[str]]:
@@ -248,7 +281,6 @@ def table(lacking: dict[str, list[str]], found: dict[str, Any]) -> Iterator[str]
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--write", action="store_true", help="shorten the list of known gaps")
     parser.add_argument("--why", metavar="NAME", help="what the callables whose names begin with NAME lack")
     parser.add_argument("--examples", metavar="NAME", nargs="?", const="", help="run the examples")
     asked = parser.parse_args()
@@ -266,18 +298,11 @@ def main() -> int:
             if name.startswith(asked.why):
                 print(f"{name}: {', '.join(lacks)}")
         return 0
-    known = set(GAPS.read_text().split()) if GAPS.exists() else set(lacking)
-    if asked.write:
-        known &= set(lacking)
-        GAPS.write_text("".join(f"{name}\n" for name in sorted(known)))
     for line in table(lacking, found):
         print(line)
-    new, mended = sorted(set(lacking) - known), sorted(known - set(lacking))
-    for name in new:
-        print(f"{name} lacks {', '.join(lacking[name])}", file=sys.stderr)
-    for name in mended:
-        print(f"{name} is complete, or gone: take it off {GAPS.name} (--write)", file=sys.stderr)
-    return 1 if new or mended else 0
+    for name, lacks in sorted(lacking.items()):
+        print(f"{name} lacks {', '.join(lacks)}", file=sys.stderr)
+    return 1 if lacking else 0
 
 
 if __name__ == "__main__":

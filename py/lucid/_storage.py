@@ -160,8 +160,9 @@ class UntypedStorage(_Storage):
     """A storage as PyTorch's `Tensor.untyped_storage()` gives it. Two are equal where tensors on them share memory.
 
     Args:
+        args (int or sequence of int): the number of bytes, all 0, or the bytes. Default: none.
         size (int, optional): the number of bytes.
-        device (lucid.device or str, optional): where the result is made; the current default device by default.
+        device (device or str, optional): where the result is made; the current default device by default.
 
     Example:
         >>> lucid.UntypedStorage(4).nbytes()
@@ -311,9 +312,10 @@ class TypedStorage(_Storage):
     """A storage as PyTorch's `Tensor.storage()` gives it: a vector of elements, written where the tensor is.
 
     Args:
-        wrap_storage (UntypedStorage, optional): the bytes that are shown, rather than new ones.
-        dtype (DType, optional): the dtype of the result; that of the arguments, or the default dtype, by default.
-        device (lucid.device or str, optional): where the result is made; the current default device by default.
+        args (int or sequence of number): the number of elements, all 0, or the elements. Default: none.
+        wrap_storage (UntypedStorage, optional): the bytes that are shown, rather than new ones; needs a `dtype`.
+        dtype (dtype, optional): the elements' dtype; the default dtype by default.
+        device (device or str, optional): where the result is made; the current default device by default.
 
     Raises:
         RuntimeError: arguments that do not go together.

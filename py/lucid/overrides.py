@@ -76,7 +76,19 @@ def has_torch_function_unary(obj: Any) -> bool:
 
 
 def has_torch_function_variadic(*args: Any) -> bool:
-    """`has_torch_function` of arguments one by one."""
+    """Tells whether an argument is of a class with a `__torch_function__`: see `has_torch_function`.
+
+    Args:
+        args (object): any objects.
+
+    Returns:
+        bool: whether one of them is; False for plain tensors.
+
+    Example:
+        >>> from lucid.overrides import has_torch_function_variadic
+        >>> has_torch_function_variadic(lucid.ones(1), 2.0)
+        False
+    """
     return _C._has_torch_function(args)
 
 

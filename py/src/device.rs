@@ -8,8 +8,26 @@ use pyo3::types::{PyString, PyTuple};
 use std::cell::RefCell;
 use std::sync::atomic::AtomicBool;
 
-/// A device: `lucid.device("cpu")`, `lucid.device("gpu")`, or `lucid.device("meta")`, which has no memory: tensors there have
-/// a shape, a dtype and strides alone.
+/// A device, where a tensor's elements are and its ops are computed.
+///
+/// `"gpu"` is whatever the installed MLX offers; `type` is then its real name. Tensors on `"meta"` have a shape, a dtype and
+/// strides alone. A device is a context, too: within `with lucid.device("gpu"):` tensors are made there.
+///
+/// Args:
+///     device (str or device, optional): `"cpu"`, `"gpu"`, `"metal"` (or `"mps"`), `"cuda"`, `"mlx"` or `"meta"`, with `":0"`
+///         or without. Give it or `type`.
+///     index (int, optional): must be 0: there is one device of each kind.
+///     type (str, optional): `device` under PyTorch's other name.
+///
+/// Raises:
+///     TypeError: neither or both of `device` and `type` are given.
+///     RuntimeError: there is no such device, or `index` is not 0.
+///
+/// Example:
+///     >>> lucid.device("cpu")
+///     device(type='cpu')
+///     >>> lucid.zeros(2, device=lucid.device("meta")).is_meta
+///     True
 #[pyclass(name = "device", module = "lucid", frozen)]
 pub struct PyDevice(pub Device);
 

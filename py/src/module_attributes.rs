@@ -5,9 +5,19 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyType};
 
-/// A class's attribute that stands for what its instances have registered under this name. Without it the name would be
-/// missed first and then asked of `Module.__getattr__`, an exception made and dropped on every call of a layer. An
-/// attribute of the instance's own comes before it, and where nothing is registered `__getattr__` has the last word.
+/// A class attribute that gives what a module's instance has registered under a name: a parameter, buffer or submodule.
+///
+/// Without it the lookup would fail first and then ask `Module.__getattr__`, an exception made and dropped on every call of
+/// a layer. An attribute of the instance's own comes before it, and where nothing is registered `__getattr__` is asked.
+///
+/// Args:
+///     name (str): the name that it is registered under.
+///
+/// Example:
+///     >>> layer = lucid.nn.Linear(2, 1)
+///     >>> _ = layer(lucid.ones(2)), layer.weight
+///     >>> [type(c.__dict__["weight"]).__name__ for c in type(layer).__mro__ if "weight" in c.__dict__]
+///     ['Registered']
 #[pyclass(module = "lucid._C", frozen)]
 struct Registered {
     name: Py<PyString>,

@@ -383,29 +383,39 @@ macro_rules! both {
 both! {
     /// `out[i][j] = input[index[i][j]][j]` for `dim` 0, and so on. Differs from PyTorch: the gradient is dense also with
     /// `sparse_grad`.
+    #[doc = lucid::op_doc!(python gather_of)]
     gather |slf, args, kwargs| gathered(slf, args, kwargs);
     /// The `p`-norm over `dim` (all by default); `p` may be a number, ±∞, `"fro"` or `"nuc"` (the sum of the
     /// singular values of matrices).
+    #[doc = lucid::op_doc!(python norm_of)]
     norm |slf, args, kwargs| norm_of(slf, args, kwargs);
     /// The largest element; with `dim` the largest along it and their indices; with `other` the larger of each two.
+    #[doc = lucid::op_doc!(python max_of)]
     max |slf, args, kwargs| extremum(true, slf, args, kwargs);
     /// The smallest element; with `dim` the smallest along it and their indices; with `other` the smaller of each two.
+    #[doc = lucid::op_doc!(python min_of)]
     min |slf, args, kwargs| extremum(false, slf, args, kwargs);
     /// The standard deviation over `dim` (all by default): the square root of `var`. `unbiased` is `correction` as a flag.
+    #[doc = lucid::op_doc!(python std_of)]
     std |slf, args, kwargs| spread(Spread { op: "std", root: true, mean: false }, slf, args, kwargs);
     /// The variance over `dim` (all by default), divided by `n - correction`. `unbiased` is `correction` as a flag.
+    #[doc = lucid::op_doc!(python var_of)]
     var |slf, args, kwargs| spread(Spread { op: "var", root: false, mean: false }, slf, args, kwargs);
 }
 functions! {
     /// The pseudoinverse of each matrix: singular values up to the larger of `atol` and `rtol` times the largest count as 0.
     /// By default `rtol` is the larger side times the dtype's rounding; `rcond` is `rtol` with an `atol` of 0. With
     /// `hermitian` the matrices are symmetric: the lower half is read, and the gradient is that of matrices that stay so.
+    #[doc = lucid::op_doc!(python pinv_of)]
     linalg_pinv |slf, args, kwargs| tolerant(false, slf, args, kwargs);
     /// The number of singular values above the tolerance that `linalg.pinv` has, as int64; `tol` is `atol` with an `rtol` of 0.
+    #[doc = lucid::op_doc!(python matrix_rank_of)]
     linalg_matrix_rank |slf, args, kwargs| tolerant(true, slf, args, kwargs);
     /// `std` and the mean over the same dimensions.
+    #[doc = lucid::op_doc!(python std_mean_of)]
     std_mean |slf, args, kwargs| spread(Spread { op: "std_mean", root: true, mean: true }, slf, args, kwargs);
     /// `var` and the mean over the same dimensions.
+    #[doc = lucid::op_doc!(python var_mean_of)]
     var_mean |slf, args, kwargs| spread(Spread { op: "var_mean", root: false, mean: true }, slf, args, kwargs);
 }
 
@@ -466,6 +476,7 @@ fn nonzero<'py>(py: Python<'py>, input: Arg<'_, 'py>, out: Arg<'_, 'py>, as_tupl
 static ARANGE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 /// Numbers from `start` to before `end`, `step` apart. The one number of a call is the end, by either name.
+#[doc = lucid::op_doc!(python arange_of)]
 #[pyfunction]
 #[pyo3(signature = (*args, **kwargs))]
 fn arange<'py>(args: &Bound<'py, PyTuple>, kwargs: Option<&Bound<'py, PyDict>>) -> Object<'py> {

@@ -37,6 +37,7 @@ fn bounds(call: &mut Call<'_>, low: usize) -> PyResult<(i64, i64)> {
 
 /// Integers from `low` (0 where not given) to before `high`, evenly spread: `randint(high, size)` or
 /// `randint(low, high, size)`.
+#[doc = lucid::op_doc!(python randint_of)]
 #[pyfunction]
 #[pyo3(signature = (*args, **kwargs))]
 fn randint<'py>(args: &Bound<'py, PyTuple>, kwargs: Option<&Bound<'py, PyDict>>) -> Object<'py> {
@@ -59,6 +60,7 @@ fn randint<'py>(args: &Bound<'py, PyTuple>, kwargs: Option<&Bound<'py, PyDict>>)
 
 /// `randint` in the tensor's shape, dtype and device, where not given: `randint_like(input, high)` or
 /// `randint_like(input, low, high)`.
+#[doc = lucid::op_doc!(python randint_like_of)]
 #[pyfunction]
 #[pyo3(signature = (*args, **kwargs))]
 fn randint_like<'py>(args: &Bound<'py, PyTuple>, kwargs: Option<&Bound<'py, PyDict>>) -> Object<'py> {
@@ -90,6 +92,7 @@ impl PyTensor {
     /// Fills with integers, evenly spread: `random_()` from 0 to the largest one of the dtype (for floats, the largest up
     /// to which they hold all integers), `random_(to)` to before `to`, `random_(from, to)` from `from`, which may be
     /// without an end where `to` is None.
+    #[doc = lucid::op_doc!(python tensor_random_)]
     #[pyo3(signature = (*args, **kwargs))]
     fn random_<'py>(
         slf: &Bound<'py, Self>,

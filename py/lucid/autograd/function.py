@@ -121,25 +121,32 @@ class _FunctionMeta(type):
 
 
 class Function(metaclass=_FunctionMeta):
-    """Base of functions with gradients of their own.
+    """Base class of functions with a gradient of their own, called by `apply`.
 
     A subclass has static methods `forward(ctx, *args)` and `backward(ctx, *grad_outputs)`, or `forward(*args)`,
     `setup_context(ctx, inputs, output)` and `backward`. `forward` runs unrecorded and gives a tensor or a tuple, of
     which tensors are results on the tape. `backward` gets one gradient per result and gives one per argument of
-    `forward`, `None` where there is none; it is recorded with `create_graph`, so that its gradient can be taken again.
+    `forward`, None where there is none; it is recorded with `create_graph`, so that its gradient can be taken again.
 
-        class Square(lucid.autograd.Function):
-            @staticmethod
-            def forward(ctx, x):
-                ctx.save_for_backward(x)
-                return x * x
+    Args:
+        args (object): ignored, with a warning: a function is never made, its static methods are called by the class.
+        kwargs (object): ignored likewise.
 
-            @staticmethod
-            def backward(ctx, grad):
-                (x,) = ctx.saved_tensors
-                return 2 * x * grad
-
-        y = Square.apply(x)
+    Example:
+        >>> class Square(lucid.autograd.Function):
+        ...     @staticmethod
+        ...     def forward(ctx, x):
+        ...         ctx.save_for_backward(x)
+        ...         return x * x
+        ...
+        ...     @staticmethod
+        ...     def backward(ctx, grad):
+        ...         (x,) = ctx.saved_tensors
+        ...         return 2 * x * grad
+        >>> x = lucid.tensor(3.0, requires_grad=True)
+        >>> Square.apply(x).backward()
+        >>> x.grad
+        tensor(6.)
     """
 
     _backward_cls: type[FunctionCtx]

@@ -473,7 +473,19 @@ def wrap_numpy(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def compile(*args: Any, **kwargs: Any) -> Any:
-    """`lucid.compile`."""
+    """Compiles a function or module: `lucid.compile` by PyTorch's other name.
+
+    Args:
+        args (object): the arguments of `lucid.compile`: the function or module.
+        kwargs (object): the options of `lucid.compile`, such as `fullgraph` and `dynamic`.
+
+    Returns:
+        callable: the compiled function or module, or a decorator.
+
+    Example:
+        >>> lucid.compiler.compile(lambda x: x + 1)(lucid.ones(2))
+        tensor([2., 2.])
+    """
     import lucid
 
     return lucid.compile(*args, **kwargs)

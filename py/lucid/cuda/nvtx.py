@@ -96,10 +96,12 @@ def mark(msg: str) -> None:
 
 @contextlib.contextmanager
 def range(msg: str, *args: Any, **kwargs: Any) -> Iterator[None]:
-    """A block as a scope; the message is formatted with the arguments.
+    """Opens a scope for a `with` block; the message is formatted with the arguments.
 
     Args:
-        msg (str): the name of the scope.
+        msg (str): the name of the scope, with the places of `str.format`.
+        args (object): what is put in its numbered places.
+        kwargs (object): what is put in its named places.
 
     Returns:
         context manager: the block.

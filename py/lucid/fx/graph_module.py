@@ -86,13 +86,13 @@ def _resolved(value: Any, made: dict[str, Node]) -> Any:
 
 
 class GraphModule(Module):
-    """A module that runs a graph.
+    """A module that runs a graph. After the graph was changed, call `recompile`.
 
     Args:
-        root: a module that the graph's `get_attr` and `call_module` nodes refer to, or a dict of such by their paths.
-            What the graph refers to is copied by reference.
-        graph: the graph, which becomes this module's own.
-        class_name: the name of the class that is made.
+        root (Module or dict of str to object): what the graph's `get_attr` and `call_module` nodes refer to, or a dict
+            of such by their paths. What the graph refers to is copied by reference.
+        graph (Graph): the graph, which becomes this module's own.
+        class_name (str, optional): the name of the class that is made. Default: "GraphModule".
 
     Raises:
         RuntimeError: the graph refers to what is not there.

@@ -128,10 +128,18 @@ class ScriptWarning(Warning):
 
 
 class ScriptFunction:
-    """A scripted function of PyTorch, for `isinstance`: `script` gives none.
+    """A scripted function of PyTorch, for `isinstance`: `script` gives none, so that making one is an error.
+
+    Args:
+        args (object): PyTorch's; never used.
+        kwargs (object): PyTorch's; never used.
 
     Raises:
-        NotImplementedError: on construction.
+        NotImplementedError: always.
+
+    Example:
+        >>> isinstance(lucid.jit.script(abs), lucid.jit.ScriptFunction)
+        False
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -365,10 +365,22 @@ class Library:
 
 
 def fallthrough_kernel(*args: Any, **kwargs: Any) -> Any:
-    """Given to `Library.impl`, it leaves a dispatch key to the next one; it is never called.
+    """Leaves a dispatch key to the next one, where `Library.impl` gets it as the kernel. It is never called.
+
+    Args:
+        args (object): never used.
+        kwargs (object): never used.
+
+    Returns:
+        object: nothing.
 
     Raises:
         NotImplementedError: it is called.
+
+    Example:
+        >>> lib = lucid.library.Library("guide2", "DEF")
+        >>> _ = lib.define("same(Tensor x) -> Tensor")
+        >>> lib.impl("same", lucid.library.fallthrough_kernel, "AutogradCPU")
     """
     raise errors.NotImplementedError("fallthrough_kernel() should never be called.")
 

@@ -5,6 +5,7 @@ Each function fills and gives back its tensor. Distributions and bounds are PyTo
 
 from __future__ import annotations
 
+import inspect
 import math
 from typing import Any
 
@@ -545,7 +546,9 @@ def _deprecated(new: Any) -> Any:
         return new(*args, **kwargs)
 
     call.__name__ = call.__qualname__ = old
-    call.__doc__ = f"`{new.__name__}` by its old name."
+    # Its arguments, result and example are those of the new name.
+    _, _, sections = inspect.cleandoc(new.__doc__).partition("\n")
+    call.__doc__ = f"`{new.__name__}` by its old name; warns.\n{sections}"
     return call
 
 

@@ -14,7 +14,18 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// A step of the tape: computes the gradients of an op's inputs from those of its results.
+/// A backward node of the graph: computes the gradients of an op's inputs from those of its results.
+///
+/// `tensor.grad_fn` gives it; `next_functions` leads on to the nodes of the op's inputs.
+///
+/// Args:
+///     node (Node): a node; the new object stands for the same one.
+///
+/// Example:
+///     >>> x = lucid.ones(2, requires_grad=True)
+///     >>> y = (x * 2).sum()
+///     >>> y.grad_fn.name(), y.grad_fn.next_functions[0][0].name()
+///     ('SumBackward0', 'MulBackward0')
 #[pyclass(name = "Node", module = "lucid.autograd.graph", subclass, frozen, weakref)]
 pub struct PyNode(pub GraphNode);
 

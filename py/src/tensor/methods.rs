@@ -40,18 +40,22 @@ macro_rules! by_function {
 }
 by_function! {
     /// `lucid.nn.functional.gelu` of the tensor.
+    #[doc = lucid::op_doc!(python tensor_gelu)]
     gelu "gelu";
     /// `lucid.nn.functional.relu6` of the tensor.
     relu6 "relu6";
     /// `lucid.nn.functional.softplus` of the tensor.
+    #[doc = lucid::op_doc!(python tensor_softplus)]
     softplus "softplus";
     /// `lucid.nn.functional.selu` of the tensor.
     selu "selu";
     /// `lucid.nn.functional.mish` of the tensor.
     mish "mish";
     /// `lucid.nn.functional.hardshrink` of the tensor.
+    #[doc = lucid::op_doc!(python tensor_hardshrink)]
     hardshrink "hardshrink";
     /// `lucid.nn.functional.prelu` of the tensor.
+    #[doc = lucid::op_doc!(python tensor_prelu)]
     prelu "prelu";
     /// `lucid.nn.functional.hardsigmoid` of the tensor.
     hard_sigmoid "hardsigmoid";
@@ -147,6 +151,7 @@ impl PyTensor {
     }
 
     /// In-place form of `polygamma`.
+    #[doc = lucid::op_doc!(python tensor_polygamma_)]
     fn polygamma_<'py>(slf: &Bound<'py, Self>, n: Arg<'_, 'py>) -> PyResult<Bound<'py, Self>> {
         let n = crate::args::required::<kinds::Int>(slf.py(), At { op: "polygamma_", arg: "n" }, n)?;
         write(slf, move |t| t.polygamma_(n))
@@ -267,6 +272,7 @@ impl PyTensor {
     }
 
     /// Fills with uniform numbers from `from` to `to`.
+    #[doc = lucid::op_doc!(python tensor_uniform_)]
     #[pyo3(signature = (from=Arg::MISSING, to=Arg::MISSING, *, generator=Arg::MISSING))]
     fn uniform_<'py>(
         slf: &Bound<'py, Self>,

@@ -34,10 +34,26 @@ pub use methods::subclassed;
 /// A tensor, read; the engine's methods work on it directly.
 pub type Guard<'a> = RwLockReadGuard<'a, Tensor>;
 
-/// A multi-dimensional array of numbers on one device, with its history where gradients are asked for.
+/// A multi-dimensional array of numbers on one device, with the graph of its computation where gradients are asked for.
 ///
-/// It may be subclassed, as PyTorch's: what functions, methods, operators and attributes make of an instance of a subclass is
-/// of that class, and a class with a `__torch_function__` of its own is asked for each of them (see `lucid.overrides`).
+/// `lucid.tensor` makes one of data, with the dtype of the data. A subclass's instances give instances of it, as in PyTorch,
+/// and a class with a `__torch_function__` of its own is asked for each op (see `lucid.overrides`).
+///
+/// Args:
+///     args (int, sequence or Tensor): sizes, for a tensor that is not initialized; or one nested sequence of numbers, or one
+///         tensor. Default: no elements.
+///     dtype (dtype, optional): the elements' dtype. Default: the default dtype, float32 at first.
+///     device (device or str, optional): where it is. Default: the default device, the CPU at first.
+///     requires_grad (bool, optional): whether a backward pass computes its gradient. Default: False.
+///
+/// Raises:
+///     TypeError: the arguments are neither sizes nor data.
+///
+/// Example:
+///     >>> lucid.Tensor(2, 3).shape
+///     lucid.Size([2, 3])
+///     >>> lucid.Tensor([1, 2])
+///     tensor([1., 2.])
 // Behind a lock only because `x.data = y` puts another tensor into the same Python object.
 #[pyclass(name = "Tensor", module = "lucid", subclass, dict, weakref, frozen)]
 pub struct PyTensor {

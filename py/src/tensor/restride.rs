@@ -152,7 +152,8 @@ impl PyTensor {
         results::leaf(py, made, requires_grad.0)
     }
 
-    /// What `Tensor(...)` gives of the same arguments, in this tensor's dtype and on its device.
+    /// Makes a tensor of sizes or data, as `Tensor(...)` does, in this tensor's dtype and on its device.
+    #[doc = lucid::op_doc!(python tensor_new)]
     #[pyo3(name = "new", signature = (*args, device=Arg::MISSING))]
     fn new_of<'py>(slf: &Bound<'py, Self>, args: &Bound<'py, PyTuple>, device: Arg<'_, 'py>) -> Object<'py> {
         let py = slf.py();

@@ -9,6 +9,8 @@ import lucid
 import numpy as np
 import pytest
 
+from tests.python.tolerances import TABLE, within
+
 F = lucid.nn.functional
 N = 20_000_000
 # Sums in double precision of elements that are float32.
@@ -85,7 +87,7 @@ def zeros(x: Any) -> Any:
 @pytest.mark.parametrize("name", CASES)
 def test_long_reductions_agree_with_double_precision(name: str, x: Any, data: Data) -> None:
     ours, exact = CASES[name]
-    np.testing.assert_allclose(ours(x).cpu().numpy(), exact(data), rtol=1e-6)
+    np.testing.assert_allclose(ours(x).cpu().numpy(), exact(data), rtol=TABLE["rounding"].rtol)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
@@ -98,17 +100,17 @@ def test_long_sums_of_16_bit_floats_are_rounded_once(dtype: str, x: Any) -> None
 def test_long_norms_agree_with_double_precision(x: Any, data: Data) -> None:
     scale = (data.deviation / N + 1e-5) ** -0.5
     want = (data.a[:4] - data.mean) * scale
-    np.testing.assert_allclose(F.layer_norm(x, (N,))[:4].cpu().numpy(), want, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(F.layer_norm(x, (N,))[:4].cpu().numpy(), want, **within("few ops"))
     got = F.batch_norm(x.reshape(N, 1), None, None, training=True)[:4, 0]
-    np.testing.assert_allclose(got.cpu().numpy(), want, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(got.cpu().numpy(), want, **within("few ops"))
     got = F.rms_norm(x, (N,), eps=0.0)[:4]
-    np.testing.assert_allclose(got.cpu().numpy(), data.a[:4] / (data.square / N) ** 0.5, rtol=1e-6)
+    np.testing.assert_allclose(got.cpu().numpy(), data.a[:4] / (data.square / N) ** 0.5, rtol=TABLE["rounding"].rtol)
 
 
 def test_long_sums_in_backward(x: Any, data: Data) -> None:
     w = lucid.ones(2, device=x.device, requires_grad=True)
     (x.reshape(-1, 2) * w).sum().backward()
-    np.testing.assert_allclose(w.grad.cpu().numpy(), data.pairs.sum(0, **EXACT), rtol=1e-6)
+    np.testing.assert_allclose(w.grad.cpu().numpy(), data.pairs.sum(0, **EXACT), rtol=TABLE["rounding"].rtol)
 
 
 @pytest.mark.parametrize("device", ["cpu", "gpu"])
@@ -120,8 +122,7 @@ def test_log_softmax_of_large_logits_is_rounded_once(classes: int, dtype: str, d
     logits = lucid.randn(16, classes).mul(2).add(1000).to(kind)
     exact = logits.double().log_softmax(-1)
     got = logits.to(device).log_softmax(-1).cpu()
-    rtol = {"bfloat16": 2**-8, "float16": 2**-11}.get(dtype, 2e-6)
-    np.testing.assert_allclose(got.double().numpy(), exact.numpy(), rtol=1.01 * rtol, atol=1e-6)
+    np.testing.assert_allclose(got.double().numpy(), exact.numpy(), **within(f"one rounding of {dtype}"))
     target = lucid.arange(16) % classes
     loss = F.cross_entropy(logits.to(device), target.to(device)).item()
     assert abs(loss - F.cross_entropy(logits.double(), target).item()) < {"bfloat16": 4e-2}.get(dtype, 5e-3)
@@ -137,4 +138,4 @@ def test_log_softmax_of_infinities_is_pytorchs(length: int, dtype: str, device: 
     rows = [row * (length // 4) for row in rows]
     want = torch.tensor(rows, dtype=getattr(torch, dtype)).log_softmax(-1).double()
     got = lucid.tensor(rows, dtype=getattr(lucid, dtype), device=device).log_softmax(-1).cpu().double()
-    np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-2, equal_nan=True)
+    np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=TABLE["half reductions"].rtol, equal_nan=True)

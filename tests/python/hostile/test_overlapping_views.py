@@ -13,6 +13,8 @@ from typing import Any
 import lucid
 import pytest
 
+from tests.python.tolerances import within
+
 DEVICES = ["cpu", "gpu"]
 EXAMPLES = int(os.environ.get("LUCID_TEST_MAX_EXAMPLES", "0"))
 
@@ -109,7 +111,7 @@ def numbers(shape: tuple[int, ...], device: str) -> Any:
 
 def assert_same(got: Any, want: Any, *about: Any) -> None:
     assert got.shape == want.shape and got.dtype == want.dtype, about
-    lucid.testing.assert_close(got.cpu(), want, rtol=1e-4, atol=1e-4, msg=str(about))
+    lucid.testing.assert_close(got.cpu(), want, **within("deep program"), msg=str(about))
 
 
 @pytest.mark.parametrize("name", REDUCTIONS)

@@ -14,6 +14,8 @@ import pytest
 from architectures import ARCHITECTURES
 from lucid.serialization import save_safetensors
 
+from tests.python.tolerances import within
+
 ROOT = Path(lucid.__file__).resolve().parents[2]
 
 
@@ -28,7 +30,7 @@ def program() -> Path:
 
 
 def close(actual: lucid.Tensor, expected: lucid.Tensor) -> None:
-    lucid.testing.assert_close(actual.cpu(), expected.detach().cpu(), rtol=1e-5, atol=1e-5)
+    lucid.testing.assert_close(actual.cpu(), expected.detach().cpu(), **within("near zero"))
 
 
 @pytest.mark.parametrize("device", ["cpu", "gpu"])

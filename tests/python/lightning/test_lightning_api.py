@@ -16,6 +16,8 @@ import torch
 from lucid import errors
 from lucid.lightning import coreml, integrated_api, interop
 
+from tests.python.tolerances import TABLE
+
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(3)
 
@@ -29,8 +31,8 @@ X, W, C = rand(1, 3, 8, 8), rand(16, 3, 3, 3), rand(16)
 ENGINES = ["torch", "mlx"]
 
 
-def close(got: Any, want: Any, atol: float = 1e-5) -> None:
-    np.testing.assert_allclose(np.asarray(got), np.asarray(want), rtol=1e-4, atol=atol)
+def close(got: Any, want: Any, atol: float = TABLE["near zero"].atol) -> None:
+    np.testing.assert_allclose(np.asarray(got), np.asarray(want), rtol=TABLE["program"].rtol, atol=atol)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

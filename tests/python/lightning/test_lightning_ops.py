@@ -12,6 +12,8 @@ import pytest
 import torch
 from lucid import errors
 
+from tests.python.tolerances import within
+
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(0)
 
@@ -102,7 +104,7 @@ INTO: dict[str, tuple[tuple[Array, ...], Callable[..., Any], Array]] = {
 
 
 def close(got: Any, want: Array) -> None:
-    np.testing.assert_allclose(np.asarray(got), want, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(np.asarray(got), want, **within("program"))
 
 
 @pytest.mark.parametrize("crossover", ["static", "off", "measured"])

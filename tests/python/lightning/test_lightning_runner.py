@@ -12,6 +12,8 @@ from lucid import errors
 from lucid.lightning import runner
 from lucid.lightning.runner.cli import main
 
+from tests.python.tolerances import TABLE
+
 TEXT = b"the quick brown fox jumps over the lazy dog. " * 4
 CONFIG = runner.TransformerConfig(context=16, width=16, heads=2, layers=1)
 
@@ -40,7 +42,7 @@ def test_both_devices_agree() -> None:
     cpu, gpu = fresh(), fresh()
     gpu.to("gpu")
     one, other = (runner.train(m, TEXT, steps=3, batch=2)["losses"] for m in (cpu, gpu))
-    assert one == pytest.approx(other, rel=1e-3)
+    assert one == pytest.approx(other, rel=TABLE["training"].rtol)
 
 
 def test_generation() -> None:

@@ -16,6 +16,8 @@ from lucid import errors
 from lucid._tuning import FORMAT, Tuner, time_candidates
 from lucid.lightning import _matmul
 
+from tests.python.tolerances import TABLE
+
 SMALL = np.ones((4, 4), np.float32)
 LARGE = np.random.default_rng(0).random((512, 512), np.float32)
 
@@ -149,7 +151,7 @@ def test_tuned_products_are_remembered_in_the_file(tmp_path: Path, monkeypatch: 
     out = np.empty((512, 512), np.float32)
     want = LARGE @ LARGE
     lc.matmul2d_into(LARGE, LARGE, out, "cpu")
-    np.testing.assert_allclose(out, want, rtol=1e-4)
+    np.testing.assert_allclose(out, want, rtol=TABLE["program"].rtol)
     (key,) = lc.matmul_tuning()
     assert "bucket 512x512x512 on cpu" in key
     data = json.loads(file.read_text())
@@ -167,7 +169,7 @@ def test_tuned_products_are_remembered_in_the_file(tmp_path: Path, monkeypatch: 
             {m: (lambda *t, m=m, used=used: used.append(m) or _matmul._library(*t)) for m in _matmul.MODES},
         )
         got = lc.matmul2d(LARGE, np.ascontiguousarray(LARGE[:, :512]), "cpu")
-        np.testing.assert_allclose(got, want, rtol=1e-4)
+        np.testing.assert_allclose(got, want, rtol=TABLE["program"].rtol)
         assert used == ([] if mode == "library" else [mode])
 
     monkeypatch.setenv("CJ_MATMUL_DISABLE_PROMOTED_BUCKETS", "1")

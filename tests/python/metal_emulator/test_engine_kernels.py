@@ -12,6 +12,7 @@ import lucid.nn.functional as F
 import numpy as np
 import pytest
 
+from tests.python.tolerances import TABLE
 from tools.metal import emulator, toolchain
 
 pytestmark = pytest.mark.usefixtures("compiler")
@@ -50,7 +51,12 @@ def tensor(
     return lucid.tensor(values, device=device, requires_grad=grad)
 
 
-def both(language: str, program: Callable[[str], list[lucid.Tensor]], *names: str, rtol: float = 2e-5) -> None:
+def both(
+    language: str,
+    program: Callable[[str], list[lucid.Tensor]],
+    *names: str,
+    rtol: float = TABLE["near zero"].rtol,
+) -> None:
     """The program gives the same on both devices, on the GPU by the kernels of these names."""
     want = [t.detach().numpy() for t in program("cpu")]
     with emulated(language) as seen:
@@ -245,7 +251,7 @@ def test_optimizers_of_16_bit_floats(language: str, dtype: str) -> None:
             optimizer.step()
         return [p.detach().float()]
 
-    both(language, program, "step", rtol=1e-2)
+    both(language, program, "step", rtol=TABLE["float16"].rtol)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -268,7 +274,8 @@ def test_a_network_learns(language: str) -> None:
             losses.append(loss)
         return [*losses, *w]
 
-    both(language, program, "max_pool", "max_pool_back", "log_softmax", "nll_mean", "nll_mean_back", "step", rtol=2e-4)
+    names = ("max_pool", "max_pool_back", "log_softmax", "nll_mean", "nll_mean_back", "step")
+    both(language, program, *names, rtol=TABLE["program"].rtol)
 
 
 def test_kernels_of_users() -> None:

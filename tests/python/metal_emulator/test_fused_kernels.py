@@ -12,6 +12,7 @@ from lucid import nn
 
 from tests.python.metal_emulator.test_engine_kernels import LANGUAGES, emulated
 from tests.python.parity.compile.test_fused_parity import CURVES
+from tests.python.tolerances import TABLE, within
 
 pytestmark = pytest.mark.usefixtures("compiler")
 
@@ -35,7 +36,7 @@ def compiled(language: str, program: Program, *given: np.ndarray) -> None:
             got = [t.detach().cpu().numpy() for t in f(*[lucid.tensor(a, device="gpu") for a in given])]
     assert "fused" in seen, seen
     for w, g in zip(want, got, strict=True):
-        np.testing.assert_allclose(g, w, rtol=2e-5, atol=2e-5)
+        np.testing.assert_allclose(g, w, **within("near zero"))
 
 
 def functions(x: lucid.Tensor, y: lucid.Tensor) -> list[lucid.Tensor]:
@@ -129,4 +130,4 @@ def test_a_training_step(language: str) -> None:
     with emulated(language) as seen:
         got = losses("gpu")
     assert seen.count("fused") > 20
-    np.testing.assert_allclose(got, want, rtol=1e-4)
+    np.testing.assert_allclose(got, want, rtol=TABLE["program"].rtol)

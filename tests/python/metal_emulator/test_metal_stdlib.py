@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.python.metal_emulator.launches import launch
+from tests.python.tolerances import TABLE, within
 
 pytestmark = pytest.mark.usefixtures("compiler")
 
@@ -55,7 +56,7 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=[c[0] for c in CASES])
 def test_special_cases(case: tuple[str, list[float], list[float] | None, list[float]]) -> None:
     expression, x, y, want = case
-    np.testing.assert_allclose(each(expression, x, y), want, rtol=3e-7)
+    np.testing.assert_allclose(each(expression, x, y), want, rtol=TABLE["metal functions"].rtol)
 
 
 INTEGERS = [
@@ -143,7 +144,7 @@ SIMD = {
 def test_simdgroups(expression: str) -> None:
     body = f"uint i = INDEX; float v = x[i]; out[i] = {expression};"
     (made,) = launch("metal", body, {"x": X}, {"out": ("float32", (96,))}, 96, 96)
-    np.testing.assert_allclose(made.reshape(3, 32), SIMD[expression](GROUPS), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(made.reshape(3, 32), SIMD[expression](GROUPS), **within("program"))
 
 
 def test_threads_beyond_the_grid_are_not_in_metal_and_are_in_cuda() -> None:
@@ -166,7 +167,7 @@ out[p.x + n.x * (p.y + n.y * p.z)] = p.x == g.x * 2 + q.x && p.y == g.y * 3 + q.
 def test_atomics() -> None:
     body = "atomic_fetch_add_explicit(&out[INDEX % 3], x[INDEX], memory_order_relaxed);"
     (made,) = launch("metal", body, {"x": X}, {"out": ("float32", (3,))}, 96, 32, atomic=True, init_value=0.0)
-    np.testing.assert_allclose(made, X.reshape(32, 3).sum(0), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(made, X.reshape(32, 3).sum(0), **within("program"))
     body = """threadgroup atomic_int most;
 if (LANE == 0) atomic_store_explicit(&most, 0, memory_order_relaxed);
 BARRIER;
@@ -177,7 +178,7 @@ out[INDEX] = atomic_load_explicit(&most, memory_order_relaxed);"""
     np.testing.assert_array_equal(made, np.full(64, max(k * 3 % 64 for k in range(32))))
     body = "atomicAdd(&out[INDEX % 3], x[INDEX]);"
     (made,) = launch("cuda", body, {"x": X}, {"out": ("float32", (3,))}, 96, 32, init_value=0.0)
-    np.testing.assert_allclose(made, X.reshape(32, 3).sum(0), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(made, X.reshape(32, 3).sum(0), **within("program"))
 
 
 def test_simdgroup_matrices() -> None:
@@ -195,7 +196,7 @@ for (int k = 0; k < 2; k++) {
 }
 simdgroup_store(sum, out, 8);"""
     (made,) = launch("metal", body, {"a": a, "b": b}, {"out": ("float32", (8, 8))}, 32, 32)
-    np.testing.assert_allclose(made, a[:, :8] @ b[:, :8] + a[:, 8:] @ b[:, 8:] + 1, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(made, a[:, :8] @ b[:, :8] + a[:, 8:] @ b[:, 8:] + 1, **within("near zero"))
 
 
 def test_templates_shapes_and_strides() -> None:
@@ -247,4 +248,4 @@ void put(thread float& to, float v) { to = v; }
 """
     body = "float v; put(v, twice(TABLE[INDEX % 4])); out[INDEX] = v + sum_of(x, 3);"
     (made,) = launch("metal", body, {"x": X}, {"out": ("float32", (8,))}, 8, 8, header=header)
-    np.testing.assert_allclose(made, np.tile([2, 4, 8, 16], 2) + X[:3].sum(), rtol=1e-6)
+    np.testing.assert_allclose(made, np.tile([2, 4, 8, 16], 2) + X[:3].sum(), rtol=TABLE["rounding"].rtol)

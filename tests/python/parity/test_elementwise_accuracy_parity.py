@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+from tests.python.tolerances import within
+
 #: Functions as both libraries spell them.
 FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "elu": lambda m, x: m.nn.functional.elu(x, 0.7),
@@ -99,7 +101,7 @@ def test_values_and_gradients_at_the_ends(name: str, layout: str) -> None:
         return [y.detach().numpy(), x.grad.numpy()]
 
     (value, slope), (expected, wanted) = of(lucid), of(torch)
-    np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-37, equal_nan=True)
+    np.testing.assert_allclose(value, expected, **within("denormals"), equal_nan=True)
     # What PyTorch's vectorised kernels and those of single elements give NaN for a slope is not the same.
     number = ~np.isnan(wanted) & ~np.isnan(expected)
-    np.testing.assert_allclose(slope[number], wanted[number], rtol=1e-5, atol=1e-33)
+    np.testing.assert_allclose(slope[number], wanted[number], **within("denormal slopes"))

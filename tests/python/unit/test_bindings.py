@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from lucid import errors
 
+from tests.python.tolerances import TABLE
+
 x = lucid.ones(2, 3)
 
 
@@ -246,7 +248,7 @@ def test_limits_of_dtypes() -> None:
     for name in ("float16", "float32", "float64"):
         ours, theirs = lucid.finfo(getattr(lucid, name)), np.finfo(name)
         assert (ours.max, ours.eps, ours.tiny, ours.bits) == (theirs.max, theirs.eps, theirs.tiny, theirs.bits)
-        assert ours.resolution == pytest.approx(float(theirs.resolution), rel=1e-2)
+        assert ours.resolution == pytest.approx(float(theirs.resolution), rel=TABLE["resolution"].rtol)
     for name in ("uint8", "int8", "int16", "int32", "int64"):
         ours, theirs = lucid.iinfo(getattr(lucid, name)), np.iinfo(name)
         assert (ours.min, ours.max, ours.bits) == (theirs.min, theirs.max, theirs.bits)

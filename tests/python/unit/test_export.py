@@ -14,6 +14,8 @@ import lucid.nn.functional as F
 import pytest
 from lucid import nn
 
+from tests.python.tolerances import within
+
 DEVICES = ("cpu", "gpu")
 
 
@@ -124,7 +126,7 @@ def test_a_program_runs_on_the_other_device(tmp_path: Path) -> None:
     lucid.export.save(lucid.export.export(model, args), path)
     found = lucid.export.load(path, device="gpu").module()
     with lucid.no_grad():
-        lucid.testing.assert_close(found(args[0].to("gpu")).cpu(), model(*args), rtol=1e-4, atol=1e-5)
+        lucid.testing.assert_close(found(args[0].to("gpu")).cpu(), model(*args), **within("program"))
     with pytest.raises(lucid.errors.LucidError, match="device"):
         found(*args)
 

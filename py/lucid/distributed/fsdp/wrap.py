@@ -18,7 +18,20 @@ __all__ = [
 
 
 def always_wrap_policy(*args: Any, **kwargs: Any) -> bool:
-    """Every module."""
+    """Shards every module by itself.
+
+    Args:
+        args (object): ignored; other policies take the module, `recurse` and `nonwrapped_numel`.
+        kwargs (object): ignored likewise.
+
+    Returns:
+        bool: True.
+
+    Example:
+        >>> from lucid.distributed.fsdp.wrap import always_wrap_policy
+        >>> always_wrap_policy(lucid.nn.ReLU(), recurse=False, nonwrapped_numel=0)
+        True
+    """
     return True
 
 

@@ -15,10 +15,29 @@ __all__ = ["LazyModuleMixin"]
 
 
 class LazyModuleMixin:
-    """What makes a module lazy. A subclass makes uninitialized parameters and defines `initialize_parameters(*args)`.
+    """Makes a module lazy. A subclass makes uninitialized parameters and defines `initialize_parameters(*args)`.
 
     `cls_to_become`, if set, is the class that the module has after its first call. A subclass may also name it in its
     header, `class LazyLinear(LazyModuleMixin, Linear, become=Linear)`.
+
+    Args:
+        args (object): for the next class's constructor.
+        kwargs (object): for the next class's constructor.
+
+    Example:
+        >>> class LazyScale(lucid.nn.modules.lazy.LazyModuleMixin, lucid.nn.Module):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.scale = lucid.nn.UninitializedParameter()
+        ...
+        ...     def initialize_parameters(self, x):
+        ...         self.scale.materialize(x.shape[-1:])
+        ...         lucid.nn.init.ones_(self.scale)
+        ...
+        ...     def forward(self, x):
+        ...         return x * self.scale
+        >>> LazyScale()(lucid.ones(2, 3)).shape
+        lucid.Size([2, 3])
     """
 
     cls_to_become: ClassVar[type[Any] | None] = None

@@ -17,7 +17,16 @@ __all__ = ["Bilinear", "FusedLinear", "Identity", "LazyLinear", "Linear", "NonDy
 
 
 class Identity(Module):
-    """Gives back its input. Takes any arguments, and ignores them."""
+    """Gives back its input.
+
+    Args:
+        args (object): ignored, so that it can stand for any module.
+        kwargs (object): ignored likewise.
+
+    Example:
+        >>> lucid.nn.Identity(54, unused=True)(lucid.ones(2))
+        tensor([1., 1.])
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()

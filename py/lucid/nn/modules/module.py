@@ -57,10 +57,29 @@ _global_buffer_registration_hooks = _REGISTRATION["buffer"]
 
 
 class Module(NamedInErrors, CallMixin, StateDictMixin):
-    """Base class of neural network modules, with the semantics of `torch.nn.Module`.
+    """Base class of neural network modules.
 
-    Subclasses call `super().__init__()`, assign parameters, buffers and child modules as attributes, and define
-    `forward`.
+    A subclass calls `super().__init__()`, assigns parameters, buffers and child modules as attributes, and defines
+    `forward`, which a call of the module runs.
+
+    Args:
+        args (object): refused, unless the class sets `call_super_init`; then for the next class's constructor.
+        kwargs (object): refused likewise.
+
+    Raises:
+        TypeError: arguments are given, and `call_super_init` is not set.
+
+    Example:
+        >>> class Net(lucid.nn.Module):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.hidden, self.out = lucid.nn.Linear(4, 8), lucid.nn.Linear(8, 2)
+        ...
+        ...     def forward(self, x):
+        ...         return self.out(self.hidden(x).relu())
+        >>> net = Net()
+        >>> net(lucid.ones(3, 4)).shape, len(list(net.parameters()))
+        (lucid.Size([3, 2]), 4)
     """
 
     training: bool

@@ -130,7 +130,22 @@ class BasePruningMethod(ABC):
 
 
 class PruningContainer(BasePruningMethod):
-    """Methods that pruned one parameter, in their order. A new mask is that of the last within the one before."""
+    """Methods that pruned one parameter, in their order. A new mask is that of the last within the one before.
+
+    Args:
+        args (BasePruningMethod): the methods, the first to prune first; all of one parameter.
+
+    Raises:
+        TypeError: one is no pruning method.
+        ValueError: one prunes another parameter.
+
+    Example:
+        >>> from lucid.nn.utils import prune
+        >>> layer = prune.random_unstructured(lucid.nn.Linear(4, 2), "weight", amount=2)
+        >>> layer = prune.l1_unstructured(layer, "weight", amount=1)
+        >>> [type(hook).__name__ for hook in layer._forward_pre_hooks.values()]
+        ['PruningContainer']
+    """
 
     def __init__(self, *args: BasePruningMethod) -> None:
         self._pruning_methods: tuple[BasePruningMethod, ...] = ()

@@ -151,7 +151,21 @@ def clip_grad_norm_(
 
 
 def clip_grad_norm(*args: Any, **kwargs: Any) -> Tensor:
-    """`clip_grad_norm_` by its old name."""
+    """Scales gradients down to a norm: `clip_grad_norm_` by its old name; warns.
+
+    Args:
+        args (object): the arguments of `clip_grad_norm_`: parameters and the largest norm.
+        kwargs (object): its options, such as `norm_type`.
+
+    Returns:
+        Tensor: the norm of all gradients together before, 0-d.
+
+    Example:
+        >>> x = lucid.zeros(2, requires_grad=True)
+        >>> x.grad = lucid.tensor([3.0, 4.0])
+        >>> lucid.nn.utils.clip_grad_norm(x, 1.0)
+        tensor(5.)
+    """
     warn("`nn.utils.clip_grad_norm` is now deprecated in favor of `nn.utils.clip_grad_norm_`.", FutureWarning)
     return clip_grad_norm_(*args, **kwargs)
 

@@ -78,9 +78,19 @@ class TensorDataset(Dataset[tuple[lucid.Tensor, ...]]):
 
 
 class StackDataset(Dataset[Any]):
-    """Sample `i` is the tuple (or, for keywords, the dict) of the datasets' samples `i`.
+    """Samples of several datasets together: sample `i` is the tuple (or the dict) of the datasets' samples `i`.
 
-    Raises ValueError where the lengths differ, for tuple and keyword arguments at once, and for none.
+    Args:
+        args (Dataset or sequence): the datasets, of one length; a sample is a tuple.
+        kwargs (Dataset or sequence): the datasets by name, of one length; a sample is a dict.
+
+    Raises:
+        ValueError: the lengths differ, there are none, or some by position and some by name.
+
+    Example:
+        >>> from lucid.utils.data import StackDataset
+        >>> StackDataset(image=[1, 2], label=["a", "b"])[1]
+        {'image': 2, 'label': 'b'}
     """
 
     datasets: tuple[Any, ...] | dict[str, Any]

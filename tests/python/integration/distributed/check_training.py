@@ -50,6 +50,8 @@ from lucid.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 from lucid.nn.parallel import DistributedDataParallel as DDP
 from lucid.utils.data import DataLoader, DistributedSampler, TensorDataset
 
+from tests.python.tolerances import TABLE
+
 STEPS = 20
 
 
@@ -86,7 +88,7 @@ def mean(value: float) -> float:
     return float(t.item())
 
 
-def close(a: Any, b: Any, what: object, tol: float = 1e-5) -> None:
+def close(a: Any, b: Any, what: object, tol: float = TABLE["few ops"].rtol) -> None:
     a, b = lucid.tensor(a) if isinstance(a, list) else a, lucid.tensor(b) if isinstance(b, list) else b
     assert lucid.allclose(a.detach().cpu(), b.detach().cpu(), rtol=tol, atol=tol), (what, a, b)
 

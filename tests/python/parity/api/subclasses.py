@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import torch
 
+from tests.python.tolerances import near
+
 DEVICES = ("cpu", "gpu")
 
 
@@ -86,7 +88,7 @@ def same(act: Callable[[Any, str], Any], device: str) -> Any:
 
 def approximately(a: Any, b: Any) -> None:
     if isinstance(a, float) and isinstance(b, float):
-        assert a == pytest.approx(b, rel=1e-5, abs=1e-6, nan_ok=True)
+        assert a == pytest.approx(b, **near("few ops"), nan_ok=True)
     elif isinstance(a, tuple | list) and isinstance(b, tuple | list):
         assert len(a) == len(b), (a, b)
         for x, y in zip(a, b, strict=True):

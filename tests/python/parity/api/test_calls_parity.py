@@ -18,6 +18,8 @@ import numpy as np
 import pytest
 import torch
 
+from tests.python.tolerances import TABLE
+
 CALLS: dict[str, str] = {
     "numbers that an element cannot hold": """
         f.full((2,), -1, dtype=f.uint8)
@@ -433,7 +435,7 @@ def test_products_in_order(values: list[float], dtype: str) -> None:
         return [x.prod(), x.prod(0), columns.prod(0), x.flip(0).prod(), x.cumprod(0), columns.cumprod(0)]
 
     for got, wanted in zip(made(lucid), made(torch), strict=True):
-        np.testing.assert_allclose(got.numpy(), wanted.numpy(), 1e-6)
+        np.testing.assert_allclose(got.numpy(), wanted.numpy(), rtol=TABLE["rounding"].rtol)
 
 
 @pytest.mark.parametrize("values", [PRODUCTS[0], *PRODUCTS[4:]], ids=str)
@@ -445,7 +447,7 @@ def test_gradients_of_products_that_are_not_finite(values: list[float]) -> None:
 
     for name in ("prod", "cumprod"):
         for got, wanted in zip(made(lucid, name), made(torch, name), strict=True):
-            np.testing.assert_allclose(got.numpy(), wanted.numpy(), 1e-5, err_msg=name)
+            np.testing.assert_allclose(got.numpy(), wanted.numpy(), rtol=TABLE["few ops"].rtol, err_msg=name)
 
 
 def test_tensors_of_inference_mode(device: str) -> None:
@@ -493,7 +495,7 @@ def test_gradients_of_products_beside_zeros(values: list[float]) -> None:
         return [m.autograd.grad(r, t, w)[0] for r, t, w in zip(results, leaves, weights, strict=True)]
 
     for got, wanted in zip(made(lucid), made(torch), strict=True):
-        np.testing.assert_allclose(got.numpy(), wanted.numpy(), 1e-5)
+        np.testing.assert_allclose(got.numpy(), wanted.numpy(), rtol=TABLE["few ops"].rtol)
 
 
 def test_sparse_tensors_have_no_memory_to_show(device: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from tests.python.parity.ops.test_table_parity import to_numpy
+from tests.python.tolerances import TABLE, within
 
 DEVICES = ["cpu", "gpu"]
 
@@ -52,7 +53,7 @@ def agree(ours: Any, theirs: Any) -> None:
         assert isinstance(ours, frozenset) and theirs <= ours, (ours, theirs)
     elif isinstance(theirs, np.ndarray):
         assert ours.shape == theirs.shape
-        np.testing.assert_allclose(ours, theirs, 2e-4, 2e-5)
+        np.testing.assert_allclose(ours, theirs, **within("program"))
     else:
         assert ours == theirs
 
@@ -140,9 +141,11 @@ def test_native_dropout_says_what_it_kept(device: str) -> None:
     x = lucid.arange(1.0, 1001.0, device=device).requires_grad_()
     y, kept = lucid.native_dropout(x, 0.25, True)
     assert kept.dtype == lucid.bool and not kept.requires_grad and 600 < kept.sum().item() < 900
-    np.testing.assert_allclose(to_numpy(y.detach()), to_numpy(x.detach()) * to_numpy(kept) / 0.75, 1e-6)
+    np.testing.assert_allclose(
+        to_numpy(y.detach()), to_numpy(x.detach()) * to_numpy(kept) / 0.75, rtol=TABLE["rounding"].rtol
+    )
     y.sum().backward()
-    np.testing.assert_allclose(to_numpy(x.grad), to_numpy(kept) / 0.75, 1e-6)
+    np.testing.assert_allclose(to_numpy(x.grad), to_numpy(kept) / 0.75, rtol=TABLE["rounding"].rtol)
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -152,7 +155,7 @@ def test_native_batch_norm_moves_the_statistics(device: str) -> None:
         m.native_batch_norm(m.arange(12.0, device=d).reshape(4, 3), None, None, mean, var, True, 0.5, 1e-5)
         return mean.tolist(), var.tolist()
 
-    np.testing.assert_allclose(run(lucid, device), run(torch, "cpu"), 1e-5)
+    np.testing.assert_allclose(run(lucid, device), run(torch, "cpu"), rtol=TABLE["few ops"].rtol)
 
 
 def test_get_device() -> None:

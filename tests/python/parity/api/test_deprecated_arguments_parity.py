@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional
 
 from tests.python.parity.ops.test_table_parity import to_numpy
+from tests.python.tolerances import within
 
 DEVICES = ["cpu", "gpu"]
 NAN = float("nan")
@@ -31,7 +32,7 @@ def same(call: Any, **kind: Any) -> None:
         assert isinstance(theirs, type) and isinstance(ours, type) and issubclass(ours, theirs), (ours, theirs)
         return
     assert ours[0] == theirs[0]
-    np.testing.assert_allclose(ours[1], theirs[1], 1e-5, 1e-6)
+    np.testing.assert_allclose(ours[1], theirs[1], **within("few ops"))
 
 
 def x(m: Any, k: Any) -> Any:
@@ -190,4 +191,4 @@ def test_softplus_without_a_beta_has_a_slope(beta: float, threshold: float, devi
 
     theirs = gradient(torch, values, run)
     for ours, wanted in zip(gradient(lucid, values, run, device=device), theirs, strict=True):
-        np.testing.assert_allclose(ours, wanted, 2e-6, 1e-7)
+        np.testing.assert_allclose(ours, wanted, **within("few ops"))

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from tests.python.parity.ops.test_table_parity import to_numpy
+from tests.python.tolerances import TABLE
 
 # `m` is the package; `x`, `a` and `b` are 2 by 2, `B` and `C` 3 by 2 by 2, `v` and `w` have 2 elements, `s` is 0-d,
 # `r` asks for a gradient, `o`, `o1` and `o3` are outputs like `x`, `v` and `B`, `i` are integers like `x`.
@@ -87,7 +88,7 @@ def test_numbers_by_position(text: str, device: str) -> None:
     assert not isinstance(ours, type), ours
     for (kind, o), (wanted, t) in zip(ours, theirs, strict=True):
         assert kind == wanted
-        np.testing.assert_allclose(o, t, 1e-6)
+        np.testing.assert_allclose(o, t, rtol=TABLE["rounding"].rtol)
 
 
 def test_they_warn_once_in_a_process() -> None:

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from tests.python.tolerances import TABLE, within
+
 NAMES = sorted(name for name in dir(torch) if name.startswith("_foreach_"))
 BOTH = (torch, lucid)
 # Operands of what takes more than the list: source text, in which `s`, `t` and `u` are lists of three tensors.
@@ -55,7 +57,7 @@ def test_values(name: str, device: str) -> None:
             made.append([x.numpy(force=True) for x in result])
         for theirs, ours in zip(*made, strict=True):
             assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
-            np.testing.assert_allclose(ours, theirs, 1e-5, 2e-6, err_msg=operands)
+            np.testing.assert_allclose(ours, theirs, **within("near zero"), err_msg=operands)
 
 
 def test_gradients() -> None:
@@ -68,7 +70,7 @@ def test_gradients() -> None:
             sum(x.sum() for x in eval(text, given)).backward()
             gradients.append([x.grad.numpy() for x in given["s"]])
         for theirs, ours in zip(*gradients, strict=True):
-            np.testing.assert_allclose(ours, theirs, 1e-5)
+            np.testing.assert_allclose(ours, theirs, rtol=TABLE["few ops"].rtol)
 
 
 ONE = "[torch.ones(2)]"

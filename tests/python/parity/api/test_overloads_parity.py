@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from tests.python.parity.ops.test_table_parity import to_numpy
+from tests.python.tolerances import within
 
 INF, NAN = float("inf"), float("nan")
 
@@ -213,8 +214,8 @@ def test_values(case: str, device: str) -> None:
             continue
         assert str(g.dtype).split(".")[-1] == str(w.dtype).split(".")[-1], case
         assert tuple(g.shape) == tuple(w.shape), case
-        tolerance = 3e-3 if w.dtype == torch.float16 else 2e-5
-        np.testing.assert_allclose(to_numpy(g), to_numpy(w), tolerance, 2e-6, err_msg=case)
+        tolerance = within("float16" if w.dtype == torch.float16 else "near zero")
+        np.testing.assert_allclose(to_numpy(g), to_numpy(w), **tolerance, err_msg=case)
 
 
 KINDS = (TypeError, IndexError, ValueError, NotImplementedError, RuntimeError)

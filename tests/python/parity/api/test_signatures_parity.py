@@ -14,6 +14,7 @@ import torch
 from tests.python import limitations
 from tests.python.parity.ops.test_table_parity import ROWS, name_of, run_torch, to_numpy
 from tests.python.samples import UP_TO_SIGN, Sample, lucid_function, results, samples
+from tests.python.tolerances import within
 
 DEVICES = ["cpu", "gpu"]
 
@@ -62,7 +63,7 @@ def test_out_is_taken_wherever_pytorch_takes_it(row: Any, device: str) -> None:
             mine, theirs = to_numpy(o), to_numpy(w)
             if row["name"] in UP_TO_SIGN:
                 mine, theirs = np.abs(mine), np.abs(theirs)
-            np.testing.assert_allclose(mine, theirs, 3e-5, 1e-5, err_msg=row["name"])
+            np.testing.assert_allclose(mine, theirs, **within("program"), err_msg=row["name"])
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -231,7 +232,7 @@ def test_out_takes_the_dtypes_that_pytorchs_takes_for_these_arguments(name: str,
         where = f"{name} of {kind} to {out}"
         assert (ours is None) == (theirs is None), where
         if ours is not None and np.isfinite(theirs).all() and (np.abs(theirs.astype(np.complex128)) < 2.0**63).all():
-            np.testing.assert_allclose(ours, theirs, 2e-3, 2e-3, err_msg=where)
+            np.testing.assert_allclose(ours, theirs, **within("complex functions"), err_msg=where)
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+from tests.python.tolerances import TABLE, within
+
 DEVICES = ["cpu", "gpu"]
 RNG = np.random.default_rng(3)
 X, Y = RNG.standard_normal((2, 3)).astype(np.float32), RNG.standard_normal(3).astype(np.float32)
@@ -26,7 +28,10 @@ def agree(ours: Any, theirs: Any, where: str = "") -> None:
     # PyTorch's Hessian leaks the outer history in forward mode.
     assert ours.requires_grad == (theirs.requires_grad and "forward" not in where), where
     np.testing.assert_allclose(
-        np.asarray(ours.detach().cpu().tolist()), theirs.detach().numpy(), 3e-4, 1e-5, err_msg=where
+        np.asarray(ours.detach().cpu().tolist()),
+        theirs.detach().numpy(),
+        **within("function transforms"),
+        err_msg=where,
     )
 
 
@@ -93,7 +98,7 @@ def test_graphs_go_on() -> None:
     x, t = lucid.tensor(X, requires_grad=True), torch.tensor(X, requires_grad=True)
     lucid.autograd.functional.jacobian(one(lucid), x, create_graph=True).square().sum().backward()
     torch.autograd.functional.jacobian(one(torch), t, create_graph=True).square().sum().backward()
-    np.testing.assert_allclose(np.asarray(x.grad.tolist()), t.grad.numpy(), 1e-3)
+    np.testing.assert_allclose(np.asarray(x.grad.tolist()), t.grad.numpy(), rtol=TABLE["training"].rtol)
 
 
 REFUSED: dict[str, Callable[[Any, Any, Any], Any]] = {

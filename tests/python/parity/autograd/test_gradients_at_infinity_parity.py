@@ -9,6 +9,8 @@ from typing import Any
 import lucid
 import pytest
 
+from tests.python.tolerances import TABLE
+
 torch = pytest.importorskip("torch")
 
 INF = math.inf
@@ -23,7 +25,7 @@ def gradients(module: Any, f: Any, numbers: tuple[float, ...], **kwargs: Any) ->
 
 def same(a: list[float], b: list[float]) -> bool:
     return all(
-        x == y or (math.isnan(x) and math.isnan(y)) or math.isclose(x, y, rel_tol=1e-5)
+        x == y or (math.isnan(x) and math.isnan(y)) or math.isclose(x, y, rel_tol=TABLE["few ops"].rtol)
         for x, y in zip(a, b, strict=True)
     )
 

@@ -11,16 +11,18 @@ import numpy as np
 import pytest
 import torch
 
+from tests.python.tolerances import TABLE
+
 DEVICES = pytest.mark.parametrize("device", ["cpu", "gpu"])
 
 
-def both(device: str, program: Any, rtol: float = 1e-5) -> None:
+def both(device: str, program: Any, rtol: float = TABLE["few ops"].rtol) -> None:
     """The program gives the same numbers in both frameworks."""
     theirs = program(torch)
     with lucid.device(device):
         ours = program(lucid)
     for a, b in zip(theirs, ours, strict=True):
-        np.testing.assert_allclose(b.tolist(), a.tolist(), rtol=rtol, atol=1e-6)
+        np.testing.assert_allclose(b.tolist(), a.tolist(), rtol=rtol, atol=TABLE["few ops"].atol)
 
 
 def with_gradients(f: Any, call: Any, *values: list[float]) -> list[Any]:
@@ -142,4 +144,4 @@ def test_windows_larger_than_the_input_with_ceil_mode(
         ours = program(lucid)
     for a, b in zip(theirs, ours, strict=True):
         assert tuple(b.shape) == tuple(a.shape)
-        np.testing.assert_allclose(b.tolist(), a.tolist(), rtol=1e-5)
+        np.testing.assert_allclose(b.tolist(), a.tolist(), rtol=TABLE["few ops"].rtol)

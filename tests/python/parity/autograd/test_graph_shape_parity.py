@@ -13,6 +13,7 @@ import torch
 from tests.python.limitations import GRAPHS, GRAPHS_ON_GPU
 from tests.python.parity.ops.test_table_parity import run_lucid, run_torch
 from tests.python.samples import rows, samples
+from tests.python.tolerances import near
 
 DEVICES = ["cpu", "gpu"]
 DTYPES = ("float32", "complex64")
@@ -144,7 +145,7 @@ def test_hooks_see_the_whole_step(name: str, change: bool, device: str) -> None:
             for one, other in zip(a, b, strict=True):
                 close(one, other)
         else:
-            assert a == b if a is None else a == pytest.approx(b, rel=1e-4, abs=1e-6)
+            assert a == b if a is None else a == pytest.approx(b, **near("program"))
 
     close(list(wanted), list(got))
 

@@ -24,6 +24,7 @@ from tests.python.parity.ops.test_table_parity import (
     torch_tensor,
 )
 from tests.python.samples import Data, Sample, lucid_function, results, rows, samples
+from tests.python.tolerances import within
 
 DEVICES = ["cpu", "gpu"]
 ROWS = [r for r in rows() if r["torch"] != "-" and r["differentiable"] and "float64" in r["dtypes"]]
@@ -89,7 +90,7 @@ def plain(t: Any) -> Any:
 
 
 def close(a: Any, b: Any) -> bool:
-    return all(np.allclose(x, y, 1e-3, 1e-3, equal_nan=True) for x, y in zip(a, b, strict=True))
+    return all(np.allclose(x, y, **within("second derivatives"), equal_nan=True) for x, y in zip(a, b, strict=True))
 
 
 @pytest.mark.parametrize("device", DEVICES)

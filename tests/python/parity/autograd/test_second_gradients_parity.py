@@ -13,6 +13,7 @@ import torch
 
 from tests.python.parity.ops.test_table_parity import GRADIENT_FAULTS, name_of, run_lucid, run_torch, to_numpy
 from tests.python.samples import BY_HAND, UP_TO_SIGN, Sample, rows, samples
+from tests.python.tolerances import within
 
 DEVICES = ("cpu", "gpu")
 #: What PyTorch says where it has no such gradient, or where its own steps write what they need; ours may have one.
@@ -85,7 +86,7 @@ def compare(wanted: dict[str, Any], given: dict[str, Any]) -> None:
         if isinstance(a, torch.Tensor) and isinstance(b, lucid.Tensor):
             x, y = to_numpy(a), to_numpy(b)
             size = np.abs(x[np.isfinite(x)]).max(initial=1)
-            np.testing.assert_allclose(y, x, rtol=5e-3, atol=5e-3 * size, err_msg=key)
+            np.testing.assert_allclose(y, x, **within("second gradients", size), err_msg=key)
         elif isinstance(a, RuntimeError):
             assert isinstance(b, RuntimeError), key
         else:
@@ -163,7 +164,7 @@ def test_zeros(name: str, device: str) -> None:
     assert len(wanted) == len(given)
     for a, b in zip(wanted, given, strict=True):
         if isinstance(a, list):
-            np.testing.assert_allclose(b, a, rtol=1e-4, atol=1e-4)
+            np.testing.assert_allclose(b, a, **within("deep program"))
         else:
             assert a == b, (wanted, given)
 

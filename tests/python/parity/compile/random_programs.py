@@ -15,6 +15,8 @@ from typing import Any
 
 import lucid
 
+from tests.python.tolerances import within
+
 UNARY = ("sin", "cos", "tanh", "sigmoid", "relu", "exp", "abs", "neg", "square", "floor")
 BINARY = ("+", "-", "*")
 REDUCTIONS = ("sum", "mean", "amax", "amin")
@@ -109,7 +111,7 @@ def run(source: str, seed: int, device: str = "cpu", dynamic: bool = False) -> s
             continue
         if a.shape != b.shape or a.dtype != b.dtype or a.requires_grad != b.requires_grad:
             return f"result {i}: {a.shape} {a.dtype} and {b.shape} {b.dtype}"
-        if not lucid.allclose(a.detach(), b.detach(), rtol=1e-4, atol=1e-5, equal_nan=True):
+        if not lucid.allclose(a.detach(), b.detach(), **within("program"), equal_nan=True):
             return f"result {i}: {a.detach()} and {b.detach()}"
     return None
 

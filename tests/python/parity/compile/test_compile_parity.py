@@ -14,6 +14,7 @@ import pytest
 from lucid import nn
 
 from tests.python.samples import lucid_function, results, rows, samples
+from tests.python.tolerances import near
 
 DEVICES = ("cpu", "gpu")
 
@@ -569,7 +570,7 @@ def test_a_step_with_clipping_averages_and_a_scheduler() -> None:
             assert count(f, "replayed") >= 4, lucid.compiler.statistics(f)
         return losses + [v for p in [*model.parameters(), *average.parameters()] for v in p.flatten().tolist()]
 
-    assert run(True) == pytest.approx(run(False), rel=1e-4, abs=1e-6)
+    assert run(True) == pytest.approx(run(False), **near("program"))
 
 
 def test_gradients_accumulate_over_calls() -> None:

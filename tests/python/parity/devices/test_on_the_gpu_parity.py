@@ -10,6 +10,8 @@ import lucid
 import pytest
 import torch
 
+from tests.python.tolerances import within
+
 CHECKS: dict[str, Callable[..., Any]] = {
     "one input": lambda m, x, z, **how: m.autograd.gradcheck(lambda x: x * x, x, **how),
     "two inputs": lambda m, x, z, **how: m.autograd.gradcheck(
@@ -59,7 +61,7 @@ def test_orthogonal_beginnings(shape: tuple[int, ...], device: str) -> None:
     flat = w.reshape(shape[0], -1).cpu()
     small = flat @ flat.t() if flat.shape[0] <= flat.shape[1] else flat.t() @ flat
     assert w.device.type == lucid.device(device).type and w.shape == shape
-    assert lucid.allclose(small, 4 * lucid.eye(small.shape[0], device="cpu"), atol=1e-5)
+    assert lucid.allclose(small, 4 * lucid.eye(small.shape[0], device="cpu"), **within("near zero"))
 
 
 def test_set_state_gives_the_generator() -> None:

@@ -14,6 +14,7 @@ from lucid import _C
 from scipy import special, stats
 
 from tests.python.parity.distributions.distribution_cases import CASES, Case, make, same
+from tests.python.tolerances import TABLE, within
 
 
 def by_quantiles(frozen: Callable[[float], Any], a: float, x: Any) -> Any:
@@ -31,10 +32,10 @@ def test_gamma_derivatives(a: float) -> None:
     x = stats.gamma(a).ppf([0.01, 0.1, 0.4, 0.6, 0.9, 0.999])
     x = x[x > 1e-30]
     got = _C._standard_gamma_grad(lucid.full((len(x),), a).double(), lucid.tensor(x)).numpy()
-    np.testing.assert_allclose(got, by_quantiles(stats.gamma, a, x), rtol=2e-5)
+    np.testing.assert_allclose(got, by_quantiles(stats.gamma, a, x), rtol=TABLE["gamma slopes"].rtol)
     # PyTorch's approximations have some digits.
     want = torch._standard_gamma_grad(torch.full((len(x),), a).double(), torch.tensor(x)).numpy()
-    np.testing.assert_allclose(got, want, rtol=5e-3)
+    np.testing.assert_allclose(got, want, rtol=TABLE["PyTorch's gamma slopes"].rtol)
 
 
 @pytest.mark.parametrize("a", [1e4, 9.9e4, 1.1e5, 1e8])
@@ -42,7 +43,7 @@ def test_gamma_derivatives_of_large_concentrations(a: float) -> None:
     z = np.array([-4.0, -1.0, 0.0, 2.0, 5.0])
     x = a + z * np.sqrt(a) + (z**2 - 1) / 3
     got = _C._standard_gamma_grad(lucid.full((5,), a).double(), lucid.tensor(x)).numpy()
-    np.testing.assert_allclose(got, 1 + z / (2 * np.sqrt(a)), rtol=30 / a)
+    np.testing.assert_allclose(got, 1 + z / (2 * np.sqrt(a)), rtol=TABLE["large gamma slopes"].rtol / a)
 
 
 @pytest.mark.parametrize(("a", "b"), [(0.1, 0.3), (0.5, 2.0), (1.0, 1.0), (3.0, 0.7), (8.0, 20.0), (300.0, 100.0)])
@@ -51,16 +52,16 @@ def test_beta_derivatives(a: float, b: float) -> None:
     x = x[(x > 1e-20) & (x < 1 - 1e-9)]
     like = lucid.tensor(x)
     got = _C._dirichlet_grad(like, lucid.full_like(like, a), lucid.full_like(like, a + b)).numpy() * (1 - x)
-    np.testing.assert_allclose(got, by_quantiles(lambda a: stats.beta(a, b), a, x), rtol=2e-4)
+    np.testing.assert_allclose(got, by_quantiles(lambda a: stats.beta(a, b), a, x), rtol=TABLE["beta slopes"].rtol)
     t = torch.tensor(x)
     want = torch._dirichlet_grad(t, torch.full_like(t, a), torch.full_like(t, a + b)).numpy() * (1 - x)
-    np.testing.assert_allclose(got, want, rtol=2e-2)
+    np.testing.assert_allclose(got, want, rtol=TABLE["PyTorch's beta slopes"].rtol)
 
 
 @pytest.mark.parametrize("k", [0.01, 0.8, 5.0, 49.0, 51.0, 900.0])
 def test_von_mises_derivatives(k: float) -> None:
     lucid.manual_seed(2)
-    for device, dtype, rtol in (("cpu", "float64", 1e-5), ("gpu", "float32", 2e-3)):
+    for device, dtype, name in (("cpu", "float64", "float64 von Mises"), ("gpu", "float32", "von Mises")):
         kappa = lucid.full((40,), k, dtype=getattr(lucid, dtype), device=device, requires_grad=True)
         x = LD.VonMises(0.0, kappa).rsample()
         x.sum().backward()
@@ -70,7 +71,7 @@ def test_von_mises_derivatives(k: float) -> None:
         density = lambda k, t: np.exp(k * (np.cos(t) - 1)) / (2 * np.pi * special.ive(0, k))  # noqa: E731
         step = 1e-4 * k
         slope = np.trapezoid((density(k + step, t) - density(k - step, t)) / (2 * step), t, axis=0)
-        np.testing.assert_allclose(kappa.grad.cpu().numpy(), -slope / density(k, v), rtol=rtol, atol=rtol * 0.3 / k)
+        np.testing.assert_allclose(kappa.grad.cpu().numpy(), -slope / density(k, v), **within(name, 1 / k))
 
 
 # The mean of `f` of samples has the gradient of its closed form.
@@ -178,9 +179,9 @@ def test_second_gradients_are_those_of_pytorch_or_refused() -> None:
         return -np.trapezoid((np.cos(t) - special.ive(1, k) / special.ive(0, k)) * density, t, axis=0)
 
     v, move, step = x.detach().numpy(), g.detach().numpy(), 1e-3
-    np.testing.assert_allclose(move, slope(2.0, v), rtol=1e-6)
+    np.testing.assert_allclose(move, slope(2.0, v), rtol=TABLE["rounding"].rtol)
     want = (slope(2.0 + step, v + move * step) - slope(2.0 - step, v - move * step)) / (2 * step)
-    np.testing.assert_allclose(h.numpy(), want, rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(h.numpy(), want, **within("implicit gradients"))
     m = lucid.zeros(3, requires_grad=True)
     s = lucid.ones(3, requires_grad=True)
     (g,) = lucid.autograd.grad(LD.LogNormal(m, s).rsample().sum(), m, create_graph=True)

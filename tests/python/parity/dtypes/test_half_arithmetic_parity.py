@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from tests.python.tolerances import TABLE, within
+
 # Of ones like these the bits are those of PyTorch; a fused product and sum may differ in the last.
 EXACT = (
     "x * 0.3",
@@ -81,7 +83,7 @@ def test_values(dtype: str, device: str) -> None:
         if text in EXACT:
             np.testing.assert_array_equal(ours, theirs, err_msg=text)
         else:
-            np.testing.assert_allclose(ours, theirs, 2e-3 if dtype == "float16" else 1.6e-2, 1e-6, err_msg=text)
+            np.testing.assert_allclose(ours, theirs, **within(f"arithmetic of {dtype}"), err_msg=text)
 
 
 @pytest.mark.parametrize("device", ["cpu", "gpu"])
@@ -100,7 +102,7 @@ def test_gradients(device: str) -> None:
 
     for (theirs, wanted), (ours, given) in zip(gradients(torch), gradients(lucid), strict=True):
         assert str(ours).rpartition(".")[2] == str(theirs).rpartition(".")[2]
-        np.testing.assert_allclose(given, wanted, 1e-2)
+        np.testing.assert_allclose(given, wanted, rtol=TABLE["float16"].rtol)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +147,7 @@ def test_scores_beyond_the_range() -> None:
         theirs, ours = run(torch, torch.float16, **kwargs), run(lucid, lucid.float16, **kwargs)
         for at, (wanted, given) in enumerate(zip(theirs, ours, strict=True)):
             # One weight of each row is 1: what goes back to queries and keys is what rounding leaves.
-            np.testing.assert_allclose(given, wanted, 1e-2, 0.5 if at in (1, 2) else 1e-2)
+            np.testing.assert_allclose(given, wanted, **within("half cancellations" if at in (1, 2) else "float16"))
 
 
 @pytest.mark.parametrize("device", ["cpu", "gpu"])
@@ -155,4 +157,4 @@ def test_distances_beyond_the_range(device: str) -> None:
     near = lucid.cdist(x.half(), x.half()[:2])
     assert near.dtype == lucid.float16
     exact = lucid.cdist(x.half().float(), x.half().float()[:2])
-    np.testing.assert_allclose(near.float().numpy(force=True), exact.numpy(force=True), 2e-3, 0.5)
+    np.testing.assert_allclose(near.float().numpy(force=True), exact.numpy(force=True), **within("half sums"))

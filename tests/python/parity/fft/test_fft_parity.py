@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import torch
 
+from tests.python.tolerances import within
+
 DEVICES = ("cpu", "gpu")
 LINES = ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")
 PLANES = tuple(f"{name}2" for name in LINES)
@@ -48,9 +50,9 @@ def check(ours: Any, theirs: Any, what: object = "") -> None:
     assert tuple(ours.shape) == tuple(theirs.shape), what
     wanted = theirs.detach().resolve_conj().numpy()
     scale = max(1.0, float(np.abs(wanted).max())) if wanted.size else 1.0
-    tolerance = 1e-11 if wanted.dtype in (np.float64, np.complex128) else 3e-6
+    tolerance = "float64 transforms" if wanted.dtype in (np.float64, np.complex128) else "transforms"
     got = np.asarray(ours.detach().cpu().tolist(), dtype=wanted.dtype).reshape(wanted.shape)
-    np.testing.assert_allclose(got / scale, wanted / scale, rtol=0, atol=tolerance, err_msg=str(what))
+    np.testing.assert_allclose(got / scale, wanted / scale, **within(tolerance), err_msg=str(what))
 
 
 def both(name: str, x: np.ndarray, device: str, *args: Any, view: Any = None, **kwargs: Any) -> None:

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import torch
 
+from tests.python.tolerances import within
+
 DEVICES = ("cpu", "gpu")
 rng = np.random.default_rng(1)
 
@@ -20,13 +22,13 @@ def pair(x: np.ndarray, device: str) -> tuple[Any, Any]:
     return torch.from_numpy(x), lucid.tensor(x.tolist(), dtype=getattr(lucid, str(x.dtype))).to(device)
 
 
-def check(ours: Any, theirs: Any, what: object = "", tolerance: float = 2e-5) -> None:
+def check(ours: Any, theirs: Any, what: object = "", tolerance: str = "near zero") -> None:
     assert str(ours.dtype).split(".")[-1] == str(theirs.dtype).split(".")[-1], what
     assert tuple(ours.shape) == tuple(theirs.shape), what
     wanted = theirs.detach().resolve_conj().numpy()
     got = np.asarray(ours.detach().cpu().tolist(), dtype=wanted.dtype).reshape(wanted.shape)
     np.testing.assert_allclose(
-        got, wanted, rtol=tolerance, atol=tolerance * max(1.0, np.abs(wanted).max()), err_msg=str(what)
+        got, wanted, **within(tolerance, max(1.0, np.abs(wanted).max())), err_msg=str(what)
     )
 
 
@@ -106,18 +108,20 @@ def test_there_and_back_with_gradients(device: str) -> None:
         same = m.istft(spectra, 16, 4, window=w, length=64)
         assert float((same - x).abs().max()) < 1e-5
     for theirs, ours in zip(*found, strict=True):
-        check(ours, theirs, tolerance=3e-4)
+        check(ours, theirs, tolerance="second transforms")
 
 
 def test_double_precision_and_vmap() -> None:
     t, x = pair(rng.standard_normal((3, 40)), "cpu")
     v, w = pair(np.hanning(10)[1:9], "cpu")
     theirs = torch.stft(t, 8, 2, window=v, return_complex=True)
-    check(lucid.stft(x, 8, 2, window=w, return_complex=True), theirs, tolerance=1e-12)
+    check(lucid.stft(x, 8, 2, window=w, return_complex=True), theirs, tolerance="float64 rounding")
     each = lucid.vmap(lambda s: lucid.stft(s, 8, 2, window=w, return_complex=True))(x)
-    check(each, theirs, tolerance=1e-12)
+    check(each, theirs, tolerance="float64 rounding")
     check(
-        lucid.vmap(lambda s: lucid.istft(s, 8, 2, window=w))(each), torch.istft(theirs, 8, 2, window=v), tolerance=1e-12
+        lucid.vmap(lambda s: lucid.istft(s, 8, 2, window=w))(each),
+        torch.istft(theirs, 8, 2, window=v),
+        tolerance="float64 rounding",
     )
     assert lucid.autograd.gradcheck(
         lambda x: lucid.view_as_real(lucid.stft(x, 8, 2, window=w, return_complex=True)), (x.requires_grad_(),)
@@ -263,4 +267,4 @@ def test_programs(program: Any, device: str) -> None:
     theirs = program(torch, lambda a: torch.tensor(a.tolist()))
     ours = program(lucid, lambda a: lucid.tensor(a.tolist(), device=device))
     for a, b in zip(ours, theirs, strict=True):
-        check(a, b, program.__name__, tolerance=1e-3)
+        check(a, b, program.__name__, tolerance="programs of transforms")

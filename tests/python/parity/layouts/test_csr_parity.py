@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+from tests.python.tolerances import TABLE
+
 PARTS = ([0, 2, 2, 3], [0, 2, 1], [1.0, -2.0, 3.0], (3, 4))
 
 
@@ -29,7 +31,7 @@ def same(ours: Any, theirs: Any) -> None:
         return
     if theirs.layout is torch.sparse_coo:
         ours, theirs = ours.to_dense(), theirs.to_dense()
-    np.testing.assert_allclose(ours.detach().cpu().numpy(), theirs.detach().numpy(), rtol=1e-5)
+    np.testing.assert_allclose(ours.detach().cpu().numpy(), theirs.detach().numpy(), rtol=TABLE["few ops"].rtol)
 
 
 PROGRAMS: dict[str, Any] = {

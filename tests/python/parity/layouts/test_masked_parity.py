@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+from tests.python.tolerances import within
+
 DATA = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
 MASK = np.array([[1, 0, 1, 1], [0, 0, 0, 1], [1, 1, 1, 1]], dtype=bool)
 
@@ -27,7 +29,7 @@ def same(ours: Any, theirs: Any) -> None:
         np.testing.assert_array_equal(ours.get_mask().cpu().numpy(), theirs.get_mask().numpy())
         ours, theirs = ours.to_tensor(0), theirs.to_tensor(0)
     np.testing.assert_allclose(
-        ours.detach().cpu().numpy(), theirs.detach().numpy(), rtol=2e-5, atol=1e-6, equal_nan=True
+        ours.detach().cpu().numpy(), theirs.detach().numpy(), **within("near zero"), equal_nan=True
     )
 
 

@@ -13,6 +13,8 @@ import torch
 from lucid import nn
 from lucid.nn import functional as F
 
+from tests.python.tolerances import within
+
 DEVICES = ("cpu", "gpu")
 ROWS = [np.random.default_rng(i).standard_normal((n, 6)).astype(np.float32) for i, n in enumerate((3, 1, 4))]
 
@@ -27,7 +29,7 @@ def pair(device: str = "cpu", rows: list[Any] | None = None, grad: bool = False)
 
 
 def same(ours: Any, theirs: Any, **tolerance: float) -> None:
-    tolerance = tolerance or {"rtol": 2e-5, "atol": 2e-6}
+    tolerance = tolerance or within("near zero")
     if theirs.is_nested:
         assert ours.is_nested and len(ours) == theirs.size(0) and ours.ndim == theirs.ndim
         for a, b in zip(ours.unbind(), theirs.unbind(), strict=True):
@@ -86,7 +88,7 @@ def test_programs_agree(name: str, device: str) -> None:
     if expected.requires_grad and name not in ("sum rows", "sum columns", "keepdim"):
         (made.values() if made.is_nested else made).float().square().sum().backward()
         (expected.values() if expected.is_nested else expected).float().square().sum().backward()
-        same(ours.grad, theirs.grad, rtol=1e-4, atol=1e-5)
+        same(ours.grad, theirs.grad, **within("program"))
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -116,7 +118,7 @@ def test_attention_without_padding(device: str, causal: bool) -> None:
     made.sum().backward()
     sum(p.sum() for p in parts).backward()  # type: ignore[union-attr]
     for a, leaf in zip(ours.grad.unbind(), leaves, strict=True):
-        same(a, leaf.grad, rtol=1e-4, atol=1e-5)
+        same(a, leaf.grad, **within("program"))
 
 
 def test_a_transformer_layer_by_parts_and_gradients_to_the_parts() -> None:
@@ -130,9 +132,9 @@ def test_a_transformer_layer_by_parts_and_gradients_to_the_parts() -> None:
         p.grad = None
     for p, row in zip(parts, made.unbind(), strict=True):
         expected = layers(p)
-        assert lucid.allclose(row, expected, atol=1e-6)
+        assert lucid.allclose(row, expected, **within("few ops"))
         expected.square().sum().backward()
-    assert all(lucid.allclose(p.grad, g, atol=1e-5) for p, g in zip(parts, grads, strict=True))
+    assert all(lucid.allclose(p.grad, g, **within("near zero")) for p, g in zip(parts, grads, strict=True))
 
 
 def test_gradients_of_sums_over_one_dimension() -> None:

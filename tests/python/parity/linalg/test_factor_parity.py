@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+from tests.python.tolerances import TABLE, within
+
 DEVICES = pytest.mark.parametrize("device", ["cpu", "gpu"])
 DTYPES = pytest.mark.parametrize("dtype", ["float64", "float32", "complex64", "complex128"])
 TOLERANCES = {"float64": 1e-9, "float32": 2e-4, "complex64": 2e-4, "complex128": 1e-9}
@@ -95,7 +97,9 @@ def test_symmetric_matrices_are_factored_as_lapack_does(
     ours = both(a, device=device)[1][1]
     factors = lucid.linalg.ldl_factor(ours, hermitian=hermitian)
     solved = lucid.linalg.ldl_solve(factors.LD, factors.pivots, x, hermitian=hermitian)
-    np.testing.assert_allclose(np.asarray((ours @ solved).tolist()), b, 2e-2 if dtype != "float64" else 1e-8, 2e-2)
+    np.testing.assert_allclose(
+        np.asarray((ours @ solved).tolist()), b, **within("float64 systems" if dtype == "float64" else "systems")
+    )
 
 
 @DTYPES
@@ -332,10 +336,10 @@ def test_matrices_of_low_rank_are_found_whole(shape: tuple[int, ...], dtype: str
         u, s, v = lucid.svd_lowrank(ours, q=q)
         assert u.shape == (*shape[:-1], q)
         assert v.shape == (*shape[:-2], shape[-1], q)
-        tolerance = 1e-9 if dtype == "float64" else 2e-3
+        tolerance = TABLE["float64" if dtype == "float64" else "solve"].rtol
         same((u * s.unsqueeze(-2)) @ v.mH, torch.from_numpy(a), tolerance)
         wanted = torch.linalg.svdvals(torch.from_numpy(a))[..., :3]
-        np.testing.assert_allclose(np.asarray(s.tolist())[..., :3], wanted.numpy(), 1e-3, 1e-3)
+        np.testing.assert_allclose(np.asarray(s.tolist())[..., :3], wanted.numpy(), **within("eigenvalues"))
     m = lucid.ones(1, shape[-1], dtype=ours.dtype, device=device)
     u, s, v = lucid.svd_lowrank(ours, q=6, niter=1, M=m)
     same((u * s.unsqueeze(-2)) @ v.mH, torch.from_numpy(a - np.ones((1, shape[-1]), dtype)), tolerance)
@@ -347,7 +351,7 @@ def test_principal_components_are_those_of_the_centred_matrix(center: bool) -> N
     lucid.manual_seed(1)
     u, s, v = lucid.pca_lowrank(both(a)[1][1], q=5, center=center)
     wanted = a - a.mean(0) if center else a
-    np.testing.assert_allclose(np.asarray(((u * s) @ v.mT).tolist()), wanted, 1e-8, 1e-8)
+    np.testing.assert_allclose(np.asarray(((u * s) @ v.mT).tolist()), wanted, **within("float64 factors"))
     assert [len(part.shape) for part in lucid.pca_lowrank(lucid.ones(4, 3))] == [2, 1, 2]
 
 

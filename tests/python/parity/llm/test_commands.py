@@ -14,6 +14,8 @@ import pytest
 from lucid import llm
 from lucid.llm.__main__ import main
 
+from tests.python.tolerances import TABLE, within
+
 TEMPLATE = (
     "{% for m in messages %}{{ m.role[0] }}:{{ m.content }}\n{% endfor %}{% if add_generation_prompt %}a:{% endif %}"
 )
@@ -96,7 +98,7 @@ def test_quantize_and_measure(folder: Path, tmp_path: Path, capsys: pytest.Captu
     for path in (str(folder), out):
         assert main(["perplexity", "--model", path, "--text", text, "--window", "64"]) == 0
         values.append(float(capsys.readouterr().out.split()[-1]))
-    assert values[0] == pytest.approx(values[1], rel=0.02) and values[0] < 2
+    assert values[0] == pytest.approx(values[1], rel=TABLE["4-bit perplexity"].rtol) and values[0] < 2
     assert main(["bench", "--model", out, "--prompt-tokens", "16", "--new-tokens", "2", "--batch", "2"]) == 0
     assert "tokens/s" in capsys.readouterr().out
     assert main(["convert", "--model", out, "--out", str(tmp_path / "again"), "--dtype", "float16"]) == 0
@@ -105,7 +107,7 @@ def test_quantize_and_measure(folder: Path, tmp_path: Path, capsys: pytest.Captu
     # Written as int32, read by MLX's name for the same bits.
     packed = llm.load_model(out)
     x = lucid.tensor([[70, 71, 72]])
-    np.testing.assert_allclose(model(x).float().numpy(), packed(x).numpy(), atol=0.1)
+    np.testing.assert_allclose(model(x).float().numpy(), packed(x).numpy(), **within("4-bit weights"))
 
 
 def test_example_writes_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,5 +118,6 @@ def test_example_writes_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     losses = made["losses"]
     assert sum(losses[-5:]) < 0.95 * sum(losses[:5])
     exact, eight, four = (made["perplexity"][k] for k in ("float32", 8, 4))
-    assert eight == pytest.approx(exact, rel=0.005) and four == pytest.approx(exact, rel=0.05)
+    assert eight == pytest.approx(exact, rel=TABLE["8-bit perplexity"].rtol)
+    assert four == pytest.approx(exact, rel=TABLE["4-bit perplexity"].rtol)
     assert llm.load_tokenizer(tmp_path).decode(llm.load_tokenizer(tmp_path).encode("naïve 1 x")) == "naïve 1 x"

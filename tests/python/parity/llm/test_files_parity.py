@@ -15,6 +15,7 @@ import torch
 from lucid import _C, llm
 
 from tests.python.parity.llm.models import make, prompts
+from tests.python.tolerances import within
 
 BLOCKS = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K")
 
@@ -35,16 +36,20 @@ def test_blocks_are_those_of_ggml(kind: str) -> None:
     raw = blocks_of(kind, 3, 512)
     wanted = gguf.quants.dequantize(raw, getattr(gguf.GGMLQuantizationType, kind))
     tensor = lucid.tensor(raw.reshape(-1))
-    np.testing.assert_allclose(_C._gguf_dequantize(tensor, kind, [3, 512]).cpu().numpy(), wanted, rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(
+        _C._gguf_dequantize(tensor, kind, [3, 512]).cpu().numpy(), wanted, **within("dequantised")
+    )
     bits = _C._gguf_bits(kind)
     assert (bits is None) == (kind == "Q6_K")
     if bits is not None:
         parts = _C._gguf_repack(tensor, kind, [3, 512])
         form = {"bits": bits, "group_size": 32}
-        np.testing.assert_allclose(lucid.dequantize_affine(*parts, **form).cpu().numpy(), wanted, rtol=1e-5, atol=1e-4)
+        np.testing.assert_allclose(
+            lucid.dequantize_affine(*parts, **form).cpu().numpy(), wanted, **within("dequantised")
+        )
         x = np.random.default_rng(0).normal(size=(2, 512)).astype(np.float32)
         got = lucid.quantized_matmul(lucid.tensor(x), *parts, **form).cpu().numpy()
-        np.testing.assert_allclose(got, x @ wanted.T, rtol=1e-3, atol=1e-3 * np.abs(wanted).max())
+        np.testing.assert_allclose(got, x @ wanted.T, **within("rounded weights", np.abs(wanted).max()))
     with pytest.raises(lucid.errors.LucidError):
         _C._gguf_dequantize(tensor, kind, [3, 511])
     with pytest.raises(lucid.errors.LucidError):

@@ -13,6 +13,7 @@ import torch
 from lucid import llm
 
 from tests.python.parity.llm.models import MODELS, VOCAB, make, prompts
+from tests.python.tolerances import TABLE, within
 
 DEVICES = ("cpu", "gpu")
 
@@ -48,12 +49,12 @@ def test_logits(made: Any, name: str, device: str) -> None:
     with lucid.no_grad():
         x = lucid.tensor(rows, device=device)
         got = ours(x).cpu().numpy()
-        np.testing.assert_allclose(got, wanted, atol=1e-4, rtol=1e-4)
+        np.testing.assert_allclose(got, wanted, **within("logits"))
         # Through caches of every kind: a prompt in chunks, then token by token.
         for options in ({}, {"kind": "static", "max_size": 20}, {"rotating": False}):
             cache = llm.Cache(ours.config, **options)
             parts = [ours(x[:, a:b], cache=cache) for a, b in ((0, 9), (9, 10), (10, 11), (11, 16), (16, 17), (17, 20))]
-            np.testing.assert_allclose(lucid.cat(parts, 1).cpu().numpy(), wanted, atol=1e-4, rtol=1e-4)
+            np.testing.assert_allclose(lucid.cat(parts, 1).cpu().numpy(), wanted, **within("logits"))
             assert cache.offset == 20
 
 
@@ -61,7 +62,7 @@ def test_long_factors_hold_for_long_texts(made: Any) -> None:
     theirs, ours = made("phi3-longrope")
     rows = prompts(40)
     got = ours(lucid.tensor(rows)).cpu().numpy()
-    np.testing.assert_allclose(got, of_torch(theirs, rows), atol=1e-4, rtol=1e-4)
+    np.testing.assert_allclose(got, of_torch(theirs, rows), **within("logits"))
     assert np.abs(ours(lucid.tensor([rows[0][:10]])).cpu().numpy() - got[:, :10]).max() > 1e-3
 
 
@@ -72,7 +73,7 @@ def test_frequencies_follow_the_length_of_each_text(made: Any, name: str) -> Non
     tokens, padding = llm.padded(rows)
     got = ours(tokens, padding=padding).numpy()
     for i, row in enumerate(rows):
-        np.testing.assert_allclose(got[i, -len(row) :], of_torch(theirs, [row])[0], atol=1e-4, rtol=1e-4)
+        np.testing.assert_allclose(got[i, -len(row) :], of_torch(theirs, [row])[0], **within("logits"))
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -140,11 +141,11 @@ def test_quantised_models(made: Any, name: str, device: str, tmp_path: Path) -> 
         for path, module in model.named_modules():
             if hasattr(module, "dequantize"):
                 held[f"{path}.weight"].data = module.dequantize()
-        np.testing.assert_allclose(got.cpu().numpy(), dense(rows).cpu().numpy(), atol=2e-4, rtol=1e-4)
+        np.testing.assert_allclose(got.cpu().numpy(), dense(rows).cpu().numpy(), **within("logits"))
     # And a cache that is quantised gives nearly what one of floats does.
     cache = llm.Cache(model.config, "quantized", bits=8, group_size=32) if model.config.head_dim % 32 == 0 else None
     if cache is not None:
-        np.testing.assert_allclose(model(rows, cache=cache).cpu().numpy(), got.cpu().numpy(), atol=0.2)
+        np.testing.assert_allclose(model(rows, cache=cache).cpu().numpy(), got.cpu().numpy(), **within("4-bit weights"))
 
 
 def test_quantised_cache(made: Any) -> None:
@@ -175,7 +176,7 @@ def test_sampling(made: Any, device: str) -> None:
     made_one = llm.generate(ours, row, 12, logprobs=True, eos_token_id=[])[0]
     whole = lucid.tensor([row[0] + made_one.tokens], device=device)
     scores = ours(whole).log_softmax(-1)[0, 5:-1].gather(1, whole[0, 6:, None])
-    np.testing.assert_allclose(made_one.logprobs, scores.squeeze(1).tolist(), atol=1e-4)
+    np.testing.assert_allclose(made_one.logprobs, scores.squeeze(1).tolist(), **within("logits"))
 
 
 def test_warpers_are_those_of_transformers() -> None:
@@ -192,11 +193,11 @@ def test_warpers_are_those_of_transformers() -> None:
     for options, warper in cases.values():
         wanted = warper(torch.tensor(ids), torch.tensor(logits)).cpu().numpy()
         got = llm.Sampler(**options).scores(lucid.tensor(logits)).cpu().numpy()
-        np.testing.assert_allclose(got, wanted, rtol=1e-5)
+        np.testing.assert_allclose(got, wanted, rtol=TABLE["few ops"].rtol)
     wanted = hf.RepetitionPenaltyLogitsProcessor(1.7)(torch.tensor(ids), torch.tensor(logits)).cpu().numpy()
     seen = np.concatenate([np.full((3, 2), -1), ids], 1)
     got = llm.Sampler(repetition_penalty=1.7).penalized(lucid.tensor(logits), lucid.tensor(seen))
-    np.testing.assert_allclose(got.cpu().numpy(), wanted, rtol=1e-6)
+    np.testing.assert_allclose(got.cpu().numpy(), wanted, rtol=TABLE["rounding"].rtol)
 
 
 def test_gradients_reach_every_parameter() -> None:

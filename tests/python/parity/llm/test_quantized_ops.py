@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from lucid import _C, nn
 
+from tests.python.tolerances import within
+
 DEVICES = ("cpu", "gpu")
 FORMATS = [(bits, group) for bits in (2, 3, 4, 5, 6, 8) for group in (32, 64, 128)]
 
@@ -61,17 +63,19 @@ def test_products_are_those_of_dequantised_matrices(bits: int, group: int, devic
     for shape in ((256,), (1, 256), (3, 256), (2, 5, 256), (40, 256), (0, 256)):
         x = lucid.tensor(rng.normal(size=shape).astype(np.float32), device=device)
         got = lucid.quantized_matmul(x, *parts, **form)
-        np.testing.assert_allclose(got.cpu().numpy(), (x @ dense.T).cpu().numpy(), atol=3e-4, rtol=1e-4)
+        np.testing.assert_allclose(got.cpu().numpy(), (x @ dense.T).cpu().numpy(), **within("quantised product"))
     for rows in (1, 40):
         x = lucid.tensor(rng.normal(size=(rows, 70)).astype(np.float32), device=device)
         got = lucid.quantized_matmul(x, *parts, transpose=False, **form)
-        np.testing.assert_allclose(got.cpu().numpy(), (x @ dense).cpu().numpy(), atol=3e-4, rtol=1e-4)
+        np.testing.assert_allclose(got.cpu().numpy(), (x @ dense).cpu().numpy(), **within("quantised product"))
     for dtype in (lucid.float16, lucid.bfloat16):
         x = lucid.tensor(rng.normal(size=(2, 256)).astype(np.float32), device=device).to(dtype)
         got = lucid.quantized_matmul(x, *parts, **form)
         assert got.dtype == dtype
         wanted = x.float() @ lucid.dequantize_affine(parts[0], parts[1].to(dtype), parts[2].to(dtype), **form).float().T
-        np.testing.assert_allclose(got.float().cpu().numpy(), wanted.cpu().numpy(), atol=0.6, rtol=0.03)
+        np.testing.assert_allclose(
+            got.float().cpu().numpy(), wanted.cpu().numpy(), **within("quantised product of halves")
+        )
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -85,11 +89,11 @@ def test_gathered_products(device: str) -> None:
     got = lucid.gather_qmm(x, *parts, lucid.tensor(rhs, device=device), lucid.tensor(lhs, device=device), bits=8)
     wanted = np.einsum("abmk,bnk->abmn", x.detach().cpu().numpy()[lhs], dense[rhs])
     assert got.shape == (2, 3, 3, 24)
-    np.testing.assert_allclose(got.detach().cpu().numpy(), wanted, atol=1e-4)
+    np.testing.assert_allclose(got.detach().cpu().numpy(), wanted, **within("quantised product"))
     (got * got).sum().backward()
     grad = np.zeros((5, 3, 64), np.float32)
     np.add.at(grad, lhs, np.einsum("abmn,bnk->abmk", 2 * wanted, dense[rhs]))
-    np.testing.assert_allclose(x.grad.cpu().numpy(), grad, atol=2e-3, rtol=1e-4)
+    np.testing.assert_allclose(x.grad.cpu().numpy(), grad, **within("quantised gradient"))
     for bad in (4, -1):
         with pytest.raises(lucid.errors.IndexError, match="out of"):
             lucid.gather_qmm(
@@ -105,9 +109,9 @@ def test_gradients(device: str) -> None:
     x = lucid.tensor(rng.normal(size=(2, 3, 64)).astype(np.float32), device=device, requires_grad=True)
     (lucid.quantized_matmul(x, *parts) ** 2).sum().backward()
     wanted = 2 * (x.detach() @ dense.T) @ dense
-    np.testing.assert_allclose(x.grad.cpu().numpy(), wanted.cpu().numpy(), atol=1e-3, rtol=1e-4)
+    np.testing.assert_allclose(x.grad.cpu().numpy(), wanted.cpu().numpy(), **within("quantised gradient"))
     each = lucid.func.vmap(lambda r: lucid.quantized_matmul(r, *parts))(x.detach())
-    np.testing.assert_allclose(each.cpu().numpy(), (x.detach() @ dense.T).cpu().numpy(), atol=1e-4)
+    np.testing.assert_allclose(each.cpu().numpy(), (x.detach() @ dense.T).cpu().numpy(), **within("quantised product"))
     scales = parts[1].clone().requires_grad_()
     with pytest.raises(lucid.errors.LucidError, match="derivative"):
         lucid.quantized_matmul(x, parts[0], scales, parts[2]).sum().backward()
@@ -119,7 +123,9 @@ def test_layers(device: str) -> None:
     linear = nn.Linear(128, 20, device=device)
     layer = nn.QuantizedLinear.from_linear(linear, 32, 8)
     x = lucid.randn(4, 128, device=device)
-    np.testing.assert_allclose(layer(x).detach().cpu().numpy(), linear(x).detach().cpu().numpy(), atol=0.02)
+    np.testing.assert_allclose(
+        layer(x).detach().cpu().numpy(), linear(x).detach().cpu().numpy(), **within("8-bit weights")
+    )
     assert set(dict(layer.named_parameters())) == {"bias"}
     state = layer.state_dict()
     again = nn.QuantizedLinear(128, 20, group_size=32, bits=8, device=device)
@@ -128,9 +134,13 @@ def test_layers(device: str) -> None:
     table = nn.Embedding(12, 64, device=device)
     packed = nn.QuantizedEmbedding.from_embedding(table, 64, 8)
     ids = lucid.tensor([[0, 11, 3]], device=device)
-    np.testing.assert_allclose(packed(ids).detach().cpu().numpy(), table(ids).detach().cpu().numpy(), atol=0.02)
     np.testing.assert_allclose(
-        packed.as_linear(x[:, :64]).cpu().numpy(), (x[:, :64] @ packed.dequantize().T).cpu().numpy(), atol=1e-3
+        packed(ids).detach().cpu().numpy(), table(ids).detach().cpu().numpy(), **within("8-bit weights")
+    )
+    np.testing.assert_allclose(
+        packed.as_linear(x[:, :64]).cpu().numpy(),
+        (x[:, :64] @ packed.dequantize().T).cpu().numpy(),
+        **within("quantised gradient"),
     )
     model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Sequential(nn.Linear(64, 7), nn.Linear(7, 2))).to(device)
     before = model(x[:, :64]).detach().cpu().numpy()
@@ -138,11 +148,11 @@ def test_layers(device: str) -> None:
     mixed = lucid.quantization.quantize(model, 4, 32, lambda path, m: {"bits": 8} if path == "0" else "2.1" not in path)
     assert [m.bits for m in mixed.modules() if isinstance(m, nn.QuantizedLinear)] == [8, 4]
     assert lucid.quantization.model_bytes(model) < 0.5 * size
-    np.testing.assert_allclose(model(x[:, :64]).detach().cpu().numpy(), before, atol=0.2)
+    np.testing.assert_allclose(model(x[:, :64]).detach().cpu().numpy(), before, **within("4-bit weights"))
     packed_out = model(x[:, :64]).detach().cpu().numpy()
     floats = lucid.quantization.dequantize(model)
     assert not any(isinstance(m, nn.QuantizedLinear) for m in floats.modules())
-    np.testing.assert_allclose(floats(x[:, :64]).detach().cpu().numpy(), packed_out, atol=1e-4)
+    np.testing.assert_allclose(floats(x[:, :64]).detach().cpu().numpy(), packed_out, **within("quantised product"))
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -17,6 +17,7 @@ import torch
 from tests.python.limitations import RESULT_STRIDES
 from tests.python.parity.ops.test_table_parity import lucid_tensor, named, torch_function, torch_tensor
 from tests.python.samples import Data, Sample, layouts, lucid_function, results, rows, samples
+from tests.python.tolerances import within
 
 ROWS = [r for r in rows() if r["torch"] != "-"]
 DEVICES = ("cpu", "gpu")
@@ -343,7 +344,7 @@ def test_what_attention_gives_can_be_viewed_as_rows(need_weights: bool, device: 
         want = theirs(t, t, t, need_weights=need_weights)[0]
         assert ours.view(-1, 4).shape == (10, 4)
         assert batch_first or ours.stride() == want.stride()
-        torch.testing.assert_close(torch.tensor(ours.tolist()), want, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(torch.tensor(ours.tolist()), want, **within("deep program"))
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -440,7 +441,7 @@ def test_gradients_of_images(name: str, device: str) -> None:
     theirs = run(torch)
     assert [stride for stride, _ in ours] == [stride for stride, _ in theirs]
     for (_, a), (_, b) in zip(ours, theirs, strict=True):
-        np.testing.assert_allclose(a, b, 1e-3, 1e-3)
+        np.testing.assert_allclose(a, b, **within("second derivatives"))
 
 
 #: Leaves, and functions of them; the gradient of a leaf has the leaf's strides, whatever it was made of.
@@ -495,7 +496,7 @@ def test_gradients_lie_as_their_leaves(leaf: str, function: str, create_graph: b
     for a, b in zip(ours, theirs, strict=True):
         if isinstance(a, (bool, list)) and a == b:
             continue
-        np.testing.assert_allclose(a, b, 1e-5, 1e-5)
+        np.testing.assert_allclose(a, b, **within("near zero"))
 
 
 @pytest.mark.parametrize("device", DEVICES)

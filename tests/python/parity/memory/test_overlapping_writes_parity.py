@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+from tests.python.tolerances import TABLE, within
+
 DEVICES = ("cpu", "gpu")
 
 #: Functions with `inplace`, and how else they are called.
@@ -45,7 +47,7 @@ def test_activations(name: str, part: bool, device: str) -> None:
     for again in (False, True) if name != "hardsigmoid" else (False,):
         wanted, given = activated(torch, name, part, again, "cpu"), activated(lucid, name, part, again, device)
         for a, b in zip(wanted, given, strict=True):
-            np.testing.assert_allclose(b, a, rtol=1e-5, atol=1e-5)
+            np.testing.assert_allclose(b, a, **within("near zero"))
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -59,7 +61,7 @@ def test_modules(name: str, device: str) -> None:
         m.nn.Sequential(linear, getattr(m.nn, name)(inplace=True))(m.ones(4, 3, device=device)).sum().backward()
         return linear.weight.grad.tolist()
 
-    np.testing.assert_allclose(trained(lucid, device), trained(torch, "cpu"), rtol=1e-5)
+    np.testing.assert_allclose(trained(lucid, device), trained(torch, "cpu"), rtol=TABLE["few ops"].rtol)
 
 
 def test_a_leaf_is_not_written_over() -> None:
@@ -117,4 +119,4 @@ def test_windows(name: str, windows: str, device: str) -> None:
             made.append(x.grad.tolist())
         return made
 
-    np.testing.assert_allclose(gradients(lucid, device), gradients(torch, "cpu"), rtol=1e-5)
+    np.testing.assert_allclose(gradients(lucid, device), gradients(torch, "cpu"), rtol=TABLE["few ops"].rtol)

@@ -14,6 +14,7 @@ import torch
 from tests.python import limitations
 from tests.python.parity.ops.test_table_parity import ROWS, name_of, run_lucid, run_torch, to_numpy
 from tests.python.samples import UP_TO_SIGN, samples
+from tests.python.tolerances import TABLE, within
 
 HEADER = Path(torch.__file__).parent / "include" / "ATen" / "autocast_mode.h"
 #: Sections of PyTorch's header, and the policy on the GPU device that each stands for.
@@ -77,7 +78,7 @@ def test_policies_on_the_cpu(row: Any) -> None:
                     mine, theirs = to_numpy(a), to_numpy(b)
                     if row["name"] in UP_TO_SIGN:
                         mine, theirs = np.abs(mine), np.abs(theirs)
-                    np.testing.assert_allclose(mine, theirs, rtol=0.05, atol=0.05, err_msg=sample.text)
+                    np.testing.assert_allclose(mine, theirs, **within("lower precision"), err_msg=sample.text)
 
 
 BOTH = (lucid, torch)
@@ -115,7 +116,7 @@ def test_scales_and_left_out_steps(device: str) -> None:
                 scaler.load_state_dict(state)
                 trace += list(state.values())
         traces.append(trace)
-    assert traces[0] == pytest.approx(traces[1], rel=1e-5)
+    assert traces[0] == pytest.approx(traces[1], rel=TABLE["few ops"].rtol)
 
 
 def test_state_dicts_of_scalers() -> None:

@@ -20,6 +20,7 @@ import torch.nn.common_types
 from torch.optim.optimizer import ParamsT
 
 from tests.python.absent import COMPARED, MODULES, public
+from tests.python.tolerances import TABLE
 
 PACKAGES = ("nn.modules", "nn.utils", "optim", "cuda.amp")
 
@@ -458,7 +459,7 @@ def agree(ours: Any, theirs: Any) -> None:
         for a, b in zip(ours, theirs, strict=True):
             agree(a, b)
     elif isinstance(theirs, float):
-        assert ours == pytest.approx(theirs, 1e-5)
+        assert ours == pytest.approx(theirs, rel=TABLE["few ops"].rtol)
     else:
         assert ours == theirs
 

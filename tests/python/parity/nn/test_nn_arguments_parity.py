@@ -15,6 +15,8 @@ import torch
 import torch.nn.grad
 from lucid.nn.utils import parametrizations
 
+from tests.python.tolerances import TABLE, within
+
 rng = np.random.default_rng(7)
 T = torch.nn.functional
 
@@ -27,7 +29,7 @@ def numbers(x: Any) -> np.ndarray:
     return np.asarray(x.detach().cpu().numpy())
 
 
-def close(x: Any, y: Any, tolerance: float = 2e-5, where: str = "") -> None:
+def close(x: Any, y: Any, tolerance: float = TABLE["near zero"].rtol, where: str = "") -> None:
     np.testing.assert_allclose(numbers(x), numbers(y), tolerance, tolerance, err_msg=where)
 
 
@@ -214,7 +216,7 @@ def test_orthogonal_weights(shape: tuple[int, ...], how: str | None, trivial: bo
     q = numbers(ours.weight)
     q = q.swapaxes(-1, -2) if q.shape[-2] < q.shape[-1] else q
     gram = q.swapaxes(-1, -2) @ q
-    np.testing.assert_allclose(gram, np.broadcast_to(np.eye(q.shape[-1]), gram.shape), 0, 1e-5)
+    np.testing.assert_allclose(gram, np.broadcast_to(np.eye(q.shape[-1]), gram.shape), **within("near zero"))
     weight = normal(*shape)
     (ours.weight * lucid.tensor(weight, device=device)).sum().backward()
     (theirs.weight * torch.tensor(weight)).sum().backward()
@@ -288,7 +290,7 @@ def test_gradients_of_convolutions(n: int) -> None:
         with pytest.raises(RuntimeError):
             of_input((1, 3), f.tensor(w), g)
     for ours, theirs in zip(*found, strict=True):
-        np.testing.assert_allclose(ours, theirs, 1e-4, 1e-4)
+        np.testing.assert_allclose(ours, theirs, **within("deep program"))
 
 
 def test_packed_sequences_change_their_data() -> None:

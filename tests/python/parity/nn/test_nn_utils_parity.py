@@ -15,6 +15,7 @@ import torch.nn.utils.prune
 
 from tests.python.parity.nn import test_nn_parity as table
 from tests.python.parity.nn.test_nn_parity import close, inputs, normal, numbers, pair
+from tests.python.tolerances import near, within
 
 device = table.device
 
@@ -59,7 +60,7 @@ def test_old_norms(device: str) -> None:
         assert n == m
         close(p.grad, q.grad, "backward", n)
     before = numbers(ours(x))
-    np.testing.assert_allclose(numbers(lucid.nn.utils.remove_weight_norm(ours)(x)), before, 1e-5, 1e-6)
+    np.testing.assert_allclose(numbers(lucid.nn.utils.remove_weight_norm(ours)(x)), before, **within("few ops"))
     assert list(ours.state_dict()) == ["bias", "weight"]
     ours, theirs = pair(lambda nn: nn.utils.spectral_norm(nn.Linear(4, 3)), device)
     for training in (True, False):
@@ -96,10 +97,10 @@ def test_parametrizations(device: str) -> None:
         before = numbers(copy.deepcopy(ours)(x))
         parametrize.remove_parametrizations(ours, "weight")
         assert type(ours) is lucid.nn.Linear
-        np.testing.assert_allclose(numbers(ours(x)), before, 1e-5, 1e-6)
+        np.testing.assert_allclose(numbers(ours(x)), before, **within("few ops"))
     layer = lucid.nn.utils.parametrizations.orthogonal(lucid.nn.Linear(5, 3))
     w = layer.weight
-    np.testing.assert_allclose(numbers(w @ w.t()), np.eye(3), atol=1e-5)
+    np.testing.assert_allclose(numbers(w @ w.t()), np.eye(3), **within("near zero"))
 
 
 def test_fusion(device: str) -> None:
@@ -109,7 +110,7 @@ def test_fusion(device: str) -> None:
     norm.to(device).eval()
     x = lucid.tensor(normal(1, 2, 5, 5), device=device)
     fused = lucid.nn.utils.fuse_conv_bn_eval(conv, norm)
-    np.testing.assert_allclose(numbers(fused(x)), numbers(norm(conv(x))), 1e-4, 1e-5)
+    np.testing.assert_allclose(numbers(fused(x)), numbers(norm(conv(x))), **within("program"))
 
 
 def test_functional_call(device: str) -> None:
@@ -134,7 +135,7 @@ def alike(a: Any, b: Any) -> None:
         assert list(a) == list(b)
         alike(list(a.values()), list(b.values()))
     else:
-        assert a == (pytest.approx(b, rel=1e-5, abs=1e-6) if isinstance(b, float) else b)
+        assert a == (pytest.approx(b, **near("few ops")) if isinstance(b, float) else b)
 
 
 def pruned(framework: Any, place: str, seed: int = 0) -> Any:
@@ -432,7 +433,7 @@ def test_backward_hooks(device: str) -> None:
         seen.append(mine)
         results.append([numbers(a.grad), numbers(b.grad)])
     for g, w in zip((*seen[0], *results[0]), (*seen[1], *results[1]), strict=True):
-        np.testing.assert_allclose(g, w, 1e-5, 1e-5)
+        np.testing.assert_allclose(g, w, **within("near zero"))
 
 
 def test_hooks_of_all_modules() -> None:
@@ -455,7 +456,7 @@ def test_hooks_of_all_modules() -> None:
 def test_orthogonal(shape: tuple[int, ...], device: str) -> None:
     w = lucid.nn.init.orthogonal_(lucid.empty(shape, device=device), gain=2.0).reshape([shape[0], -1])
     product = w @ w.t() if w.shape[0] <= w.shape[1] else w.t() @ w
-    np.testing.assert_allclose(numbers(product), 4 * np.eye(min(w.shape)), atol=1e-4)
+    np.testing.assert_allclose(numbers(product), 4 * np.eye(min(w.shape)), **within("deep program"))
 
 
 def test_dirac_and_sparse(device: str) -> None:

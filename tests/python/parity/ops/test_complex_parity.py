@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from tests.python.tolerances import TABLE, within
+
 DEVICES = pytest.mark.parametrize("device", ["cpu", "gpu"])
 VALUES = np.array([[1 + 2j, -3 + 0.5j, 0 - 1j], [2 - 2j, 0j, 4 + 0.25j]], dtype=np.complex64)
 
@@ -19,7 +21,7 @@ def both(device: str) -> list[tuple[Any, Any]]:
 
 
 def same(ours: Any, theirs: Any) -> None:
-    np.testing.assert_allclose(np.asarray(ours.cpu().tolist()), theirs.detach().numpy(), 1e-5, 1e-6)
+    np.testing.assert_allclose(np.asarray(ours.cpu().tolist()), theirs.detach().numpy(), **within("few ops"))
     assert tuple(ours.shape) == tuple(theirs.shape)
     assert ours.stride() == theirs.stride()
     assert ours.storage_offset() == theirs.storage_offset()
@@ -120,7 +122,7 @@ def test_writes_through_parts_have_gradients(device: str) -> None:
 
     theirs, ours = (run(m, z) for m, z in both(device))
     for w, g in zip(theirs, ours, strict=True):
-        np.testing.assert_allclose(np.asarray(g.cpu().tolist()), w.numpy(), 1e-4, 1e-5)
+        np.testing.assert_allclose(np.asarray(g.cpu().tolist()), w.numpy(), **within("program"))
 
 
 @DEVICES
@@ -150,7 +152,7 @@ def test_second_derivatives(op: str, device: str) -> None:
         return z.grad
 
     theirs, ours = (run(m, z) for m, z in both(device))
-    np.testing.assert_allclose(np.asarray(ours.cpu().tolist()), theirs.numpy(), 2e-3, 2e-3)
+    np.testing.assert_allclose(np.asarray(ours.cpu().tolist()), theirs.numpy(), **within("complex functions"))
 
 
 @DEVICES
@@ -208,7 +210,7 @@ def test_branch_cuts_zeros_and_large_numbers(op: str, device: str) -> None:
     theirs, ours = getattr(torch, op)(torch.tensor(z)), getattr(lucid, op)(lucid.tensor(z, device=device))
     got, want = np.asarray(ours.cpu().tolist()), theirs.numpy()
     sure = np.isfinite(want)
-    np.testing.assert_allclose(got[sure], want[sure], 1e-4, 1e-5)
+    np.testing.assert_allclose(got[sure], want[sure], **within("program"))
 
 
 #: Squares of their parts overflow or vanish; those of infinite ones have no size.
@@ -221,7 +223,8 @@ def test_the_ends_of_double_precision(op: str, dtype: str) -> None:
     z = np.array([v for v in FAR if dtype == "complex128" or not 1e30 < abs(v) < np.inf]).astype(dtype)
     theirs, ours = getattr(torch, op)(torch.tensor(z)), getattr(lucid, op)(lucid.tensor(z))
     assert repr(ours.dtype).removeprefix("lucid.") == repr(theirs.dtype).removeprefix("torch.")
-    np.testing.assert_allclose(np.asarray(ours.tolist()), theirs.numpy(), 1e-5 if dtype == "complex64" else 1e-12)
+    rtol = TABLE["few ops" if dtype == "complex64" else "float64 rounding"].rtol
+    np.testing.assert_allclose(np.asarray(ours.tolist()), theirs.numpy(), rtol=rtol)
 
 
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
@@ -232,4 +235,5 @@ def test_quotients_of_large_small_and_infinite_numbers(dtype: str) -> None:
     )
     a, b = torch.tensor(z), lucid.tensor(z)
     theirs, ours = a[:, None] / a, b[:, None] / b
-    np.testing.assert_allclose(np.asarray(ours.tolist()), theirs.numpy(), 1e-5 if dtype == "complex64" else 1e-12)
+    rtol = TABLE["few ops" if dtype == "complex64" else "float64 rounding"].rtol
+    np.testing.assert_allclose(np.asarray(ours.tolist()), theirs.numpy(), rtol=rtol)

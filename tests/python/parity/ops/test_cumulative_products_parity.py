@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+from tests.python.tolerances import TABLE, within
+
 DEVICES = pytest.mark.parametrize("device", ["cpu", "gpu"])
 INF, NAN = float("inf"), float("nan")
 VECTORS = [
@@ -43,7 +45,7 @@ def check(f: Any, values: Any, device: str, orders_wanted: int = 3) -> None:
     theirs = orders(torch, f, values, torch.float64, "cpu")
     wide = lucid.float64 if device == "cpu" else lucid.float32
     ours = orders(lucid, f, values, wide, device)
-    tolerance = 1e-10 if device == "cpu" else 2e-5
+    tolerance = TABLE["float64" if device == "cpu" else "near zero"].rtol
     for order, (w, g) in enumerate(zip(theirs[:orders_wanted], ours, strict=False)):
         np.testing.assert_allclose(g, w, tolerance, tolerance, err_msg=f"order {order} of {values}")
 
@@ -72,7 +74,7 @@ def test_products_whose_parts_overflow(device: str) -> None:
     values = [1e-18, 1e-18, 1e25, 1e20]
     x = lucid.tensor(values, device=device).requires_grad_()
     x.prod().backward()
-    np.testing.assert_allclose(np.asarray(x.grad.cpu().tolist()), 1e9 / np.array(values), 1e-5)
+    np.testing.assert_allclose(np.asarray(x.grad.cpu().tolist()), 1e9 / np.array(values), rtol=TABLE["few ops"].rtol)
 
 
 @DEVICES
@@ -86,7 +88,7 @@ def test_complex_products_with_zeros(device: str) -> None:
             m.view_as_real(f(z)).sum().backward()
             found.append(np.asarray(z.grad.resolve_conj().cpu().tolist()))
     for w, g in zip(found[:2], found[2:], strict=True):
-        np.testing.assert_allclose(g, w, 1e-5, 1e-5)
+        np.testing.assert_allclose(g, w, **within("near zero"))
 
 
 @DEVICES
@@ -128,4 +130,4 @@ def test_a_long_recurrence(device: str) -> None:
             last = b[:, i] + a[:, i] * last
             wanted[:, i] = last
         got = lucid._C.linear_recurrence(lucid.tensor(a, device=device), lucid.tensor(b, device=device), 1)
-        np.testing.assert_allclose(np.asarray(got.cpu().tolist()), wanted, 1e-5, 1e-5)
+        np.testing.assert_allclose(np.asarray(got.cpu().tolist()), wanted, **within("near zero"))

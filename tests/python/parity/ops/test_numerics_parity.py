@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+from tests.python.tolerances import TABLE, within
+
 DEVICES = pytest.mark.parametrize("device", ["cpu", "gpu"])
 INF, NAN = float("inf"), float("nan")
 GRID = [
@@ -50,8 +52,8 @@ def test_incomplete_gamma_functions(name: str, device: str) -> None:
     wide = "float64" if device == "cpu" else "float32"
     wanted = getattr(torch, name)(*(torch.tensor(v.astype(wide)).double() for v in (a, x))).numpy()
     got = getattr(lucid, name)(*(lucid.tensor(v.astype(wide), device=device) for v in (a, x)))
-    tolerance = (1e-8, 1e-12) if device == "cpu" else (5e-4, 2e-6)
-    np.testing.assert_allclose(np.asarray(got.cpu().tolist()), wanted, *tolerance)
+    tolerance = within("float64 series" if device == "cpu" else "series")
+    np.testing.assert_allclose(np.asarray(got.cpu().tolist()), wanted, **tolerance)
 
 
 @DEVICES
@@ -62,7 +64,7 @@ def test_gradients_of_incomplete_gamma_functions(device: str) -> None:
         getattr(lucid, name)(a, x).sum().backward()
         other = torch.tensor([0.7, 1.5, 25.0], requires_grad=True)
         torch.igamma(torch.tensor([0.5, 2.0, 30.0]), other).sum().backward()
-        np.testing.assert_allclose(x.grad.cpu().tolist(), sign * other.grad.numpy(), 1e-4)
+        np.testing.assert_allclose(x.grad.cpu().tolist(), sign * other.grad.numpy(), rtol=TABLE["program"].rtol)
         with pytest.raises(NotImplementedError):
             getattr(lucid, name)(x, x).sum().backward()
         y = a.clone()
@@ -96,7 +98,9 @@ def test_variances_of_large_numbers(device: str) -> None:
         for name in ("var", "std") if device == "cpu" or max(values) < 1e18 else ("std",):
             theirs = getattr(torch.tensor(values), name)()
             ours = getattr(lucid.tensor(values, device=device), name)()
-            np.testing.assert_allclose(ours.item(), theirs.item(), 1e-5, err_msg=f"{name} of {values[:3]}")
+            np.testing.assert_allclose(
+                ours.item(), theirs.item(), rtol=TABLE["few ops"].rtol, err_msg=f"{name} of {values[:3]}"
+            )
 
 
 @DEVICES
@@ -114,11 +118,13 @@ def test_complex_statistics(device: str) -> None:
     for call in calls:
         theirs, ours = torch.tensor(numbers).requires_grad_(), lucid.tensor(numbers, device=device).requires_grad_()
         wanted, got = call(torch, theirs), call(lucid, ours)
-        np.testing.assert_allclose(np.asarray(got.detach().cpu().tolist()), wanted.detach().numpy(), 1e-5, 1e-5)
+        np.testing.assert_allclose(
+            np.asarray(got.detach().cpu().tolist()), wanted.detach().numpy(), **within("near zero")
+        )
         wanted.sum().backward()
         got.sum().backward()
         grad = np.asarray(ours.grad.resolve_conj().cpu().tolist())
-        np.testing.assert_allclose(grad, theirs.grad.resolve_conj().numpy(), 1e-4, 1e-5)
+        np.testing.assert_allclose(grad, theirs.grad.resolve_conj().numpy(), **within("program"))
 
 
 @DEVICES

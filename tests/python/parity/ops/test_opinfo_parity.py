@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import torch
 
+from tests.python.tolerances import TABLE
+
 DEVICES = ("cpu", "gpu")
 
 
@@ -27,7 +29,7 @@ def numbers_of(t: Any) -> np.ndarray[Any, Any]:
     return np.asarray(t.detach().tolist())
 
 
-def agree(call: Callable[..., Any], *args: Any, device: str, rtol: float = 1e-5) -> None:
+def agree(call: Callable[..., Any], *args: Any, device: str, rtol: float = TABLE["few ops"].rtol) -> None:
     """`call(module, *args)` and its gradients are PyTorch's."""
     ours = to_lucid(args, device)
     want, got = call(torch, *args), call(lucid, *ours)
@@ -66,7 +68,7 @@ def test_16_bit_sums_do_not_get_stuck(device: str, dtype: str) -> None:
 def test_gradients_of_expanded_biases_keep_their_digits(device: str) -> None:
     torch.manual_seed(0)
     bias = torch.zeros(1, dtype=torch.bfloat16, requires_grad=True)
-    agree(lambda m, b, x: (b + x) * x, bias, torch.randn(4000).bfloat16(), device=device, rtol=1e-2)
+    agree(lambda m, b, x: (b + x) * x, bias, torch.randn(4000).bfloat16(), device=device, rtol=TABLE["bfloat16"].rtol)
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -126,7 +128,7 @@ def test_exponentials_of_16_bit_matrices(device: str, dtype: str) -> None:
     want = torch.linalg.matrix_exp(torch.tensor(a.tolist()))
     for y in (lucid.linalg.matrix_exp(a), a.matrix_exp()):
         assert y.dtype == a.dtype
-        np.testing.assert_allclose(numbers_of(y), numbers_of(want), rtol=1e-2)
+        np.testing.assert_allclose(numbers_of(y), numbers_of(want), rtol=TABLE["bfloat16"].rtol)
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -161,13 +163,14 @@ def test_special_functions(device: str, name: str) -> None:
     if "_polynomial_" in name or name.startswith(("scaled_", "spherical_", "airy_")):
         # PyTorch has no gradients of these.
         x = x.detach()
-    agree(calls.get(name, lambda m, x, y: getattr(m.special, name)(x)), x, y, device=device, rtol=1e-4)
+    call = calls.get(name, lambda m, x, y: getattr(m.special, name)(x))
+    agree(call, x, y, device=device, rtol=TABLE["log of tails"].rtol)
 
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_log_ndtr_far_out(device: str) -> None:
     x = torch.tensor([-60.0, -12.0, -1.5, -1.0, -0.5, 0.0, 3.0, 9.0], requires_grad=True)
-    agree(lambda m, x: [m.special.log_ndtr(x), m.special.ndtr(x)], x, device=device, rtol=1e-4)
+    agree(lambda m, x: [m.special.log_ndtr(x), m.special.ndtr(x)], x, device=device, rtol=TABLE["log of tails"].rtol)
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -225,12 +228,12 @@ def test_gradients_of_tiny_mantissas(device: str, dtype: str) -> None:
     x = lucid.tensor([2.0**-126, 0.75, 3.0], dtype=getattr(lucid, dtype), device=device, requires_grad=True)
     (lucid.frexp(x)[0] * 2.0**-10).sum().backward()
     assert x.grad is not None
-    np.testing.assert_allclose(numbers_of(x.grad), [2.0**115, 2.0**-10, 2.0**-12], rtol=1e-5)
+    np.testing.assert_allclose(numbers_of(x.grad), [2.0**115, 2.0**-10, 2.0**-12], rtol=TABLE["few ops"].rtol)
     if device == "cpu":  # The GPU device has no numbers as small as this.
         x = lucid.tensor([2.0**-130], dtype=getattr(lucid, dtype), requires_grad=True)
         (lucid.frexp(x)[0] * 2.0**-10).sum().backward()
         assert x.grad is not None
-        np.testing.assert_allclose(numbers_of(x.grad), [2.0**119], rtol=1e-5)
+        np.testing.assert_allclose(numbers_of(x.grad), [2.0**119], rtol=TABLE["few ops"].rtol)
 
 
 def test_empty_parts_of_results_belong_to_the_graph() -> None:
@@ -348,7 +351,7 @@ def test_optimizers_refuse_what_pytorchs_do() -> None:
         with m.no_grad():
             optimizer.step()
         ends.append(made.tolist())
-    np.testing.assert_allclose(ends[1], ends[0], rtol=1e-6)
+    np.testing.assert_allclose(ends[1], ends[0], rtol=TABLE["few ops"].rtol)
 
 
 @pytest.mark.parametrize("device", DEVICES)

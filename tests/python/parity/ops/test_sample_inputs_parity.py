@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+from tests.python.tolerances import TABLE, within
+
 DEVICES = ["cpu", "gpu"]
 RNG = np.random.default_rng(5)
 M = RNG.standard_normal((4, 5)).astype(np.float32)
@@ -132,7 +134,7 @@ def test_values(case: str, device: str) -> None:
     assert len(ours) == len(theirs)
     for a, b in zip(ours, theirs, strict=True):
         assert (a.dtype, a.shape) == (b.dtype, b.shape)
-        np.testing.assert_allclose(a, b, rtol=2e-3 if a.dtype == np.float16 else 2e-5, atol=1e-5)
+        np.testing.assert_allclose(a, b, **within("float16 rounding" if a.dtype == np.float16 else "near zero"))
 
 
 REFUSED: dict[str, Callable[[Any, Callable[[Any], Any]], Any]] = {
@@ -209,8 +211,8 @@ def test_scatter_of_wide_elements(dtype: str, reduce: str, include_self: bool) -
             .scatter_reduce(0, m.tensor(at[: len(src)], **kw), s, reduce, include_self=include_self)
         )
         found.append(y.numpy(force=True))
-    np.testing.assert_allclose(found[1], found[0], rtol=1e-5)
-    np.testing.assert_allclose(found[2], found[0], rtol=1e-5)
+    np.testing.assert_allclose(found[1], found[0], rtol=TABLE["few ops"].rtol)
+    np.testing.assert_allclose(found[2], found[0], rtol=TABLE["few ops"].rtol)
 
 
 @pytest.mark.parametrize("dtype", ["int64", "complex64", "int32", "float32"])
@@ -291,4 +293,4 @@ def test_gradients(case: str, device: str) -> None:
         y.backward(weights)
         found.append([y.numpy(force=True), *(x.grad.numpy(force=True) for x in leaves)])
     for ours, theirs in zip(found[1], found[0], strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=1e-5)
+        np.testing.assert_allclose(ours, theirs, **within("near zero"))

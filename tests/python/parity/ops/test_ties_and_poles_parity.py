@@ -14,6 +14,8 @@ import pytest
 import torch
 import torch.nn.functional
 
+from tests.python.tolerances import TABLE, within
+
 INF, NAN = float("inf"), float("nan")
 DEVICES = pytest.mark.parametrize("device", ["cpu", "gpu"])
 
@@ -26,10 +28,10 @@ def gradients(m: Any, k: Any, run: Callable[..., Any], *values: Any) -> list[Any
     return [np.array(t.tolist(), dtype=float) for t in (made.detach(), *(x.grad for x in given))]
 
 
-def same(device: str, run: Callable[..., Any], *values: Any, rtol: float = 2e-5) -> None:
+def same(device: str, run: Callable[..., Any], *values: Any, rtol: float = TABLE["near zero"].rtol) -> None:
     theirs, ours = gradients(torch, {}, run, *values), gradients(lucid, {"device": device}, run, *values)
     for o, t in zip(ours, theirs, strict=True):
-        np.testing.assert_allclose(o, t, rtol, 2e-5)
+        np.testing.assert_allclose(o, t, rtol=rtol, atol=TABLE["near zero"].atol)
 
 
 # ---- distances -------------------------------------------------------------------------------------------------------
@@ -117,7 +119,9 @@ def test_zeta(device: str) -> None:
 
     for dtype in ["float32", "float64"] if device == "cpu" else ["float32"]:
         ours, theirs = table(lucid, {"device": device}, dtype), table(torch, {}, dtype)
-        np.testing.assert_allclose(ours, theirs, 2e-6 if dtype == "float32" else 1e-12)
+        np.testing.assert_allclose(
+            ours, theirs, rtol=TABLE["few ops" if dtype == "float32" else "float64 rounding"].rtol
+        )
 
 
 @DEVICES
@@ -127,7 +131,7 @@ def test_polygamma_far_out(order: int, device: str) -> None:
         found: list[float] = m.polygamma(order, m.tensor([INF, 1e30, 3.0, -0.5, 0.0, NAN], **k)).tolist()
         return found
 
-    np.testing.assert_allclose(run(lucid, {"device": device}), run(torch, {}), 2e-5, 1e-6)
+    np.testing.assert_allclose(run(lucid, {"device": device}), run(torch, {}), **within("near zero"))
 
 
 # ---- renorm ----------------------------------------------------------------------------------------------------------
@@ -149,7 +153,7 @@ def test_renorm_of_rows_that_have_no_norm(bound: float, p: float, device: str) -
         same(device, lambda m, x: m.renorm(x, p, 0, bound), finite)
     given = {"device": device}
     ours, theirs = (m.tensor(ROWS[0], **k).renorm_(p, 0, bound) for m, k in ((lucid, given), (torch, {})))
-    np.testing.assert_allclose(np.array(ours.tolist()), np.array(theirs.tolist()), 1e-5)
+    np.testing.assert_allclose(np.array(ours.tolist()), np.array(theirs.tolist()), rtol=TABLE["few ops"].rtol)
 
 
 # ---- CTC -------------------------------------------------------------------------------------------------------------
@@ -196,7 +200,9 @@ def test_mvlgamma_is_rounded_step_by_step(dtype: str, device: str) -> None:
     x = [0.3, -4.03125, 2.3, 4.1, 7.7, 130.0]
     theirs = torch.tensor(x, dtype=getattr(torch, dtype)).mvlgamma(3)
     ours = lucid.tensor(x, dtype=getattr(lucid, dtype), device=device).mvlgamma(3)
-    np.testing.assert_allclose(ours.tolist(), theirs.tolist(), 1e-2 if dtype == "bfloat16" else 2e-3)
+    np.testing.assert_allclose(
+        ours.tolist(), theirs.tolist(), rtol=TABLE["few ops" if dtype == "float32" else dtype].rtol
+    )
 
 
 @DEVICES
@@ -205,7 +211,7 @@ def test_degrees_that_are_no_whole_numbers_of_64_bits(name: str, device: str) ->
     x, n = [0.5, 0.25, 0.1, 2.0, 0.3, 0.4], [INF, -INF, NAN, 3.0, -1.0, 1e30]
     theirs = getattr(torch.special, name)(torch.tensor(x), torch.tensor(n))
     ours = getattr(lucid.special, name)(lucid.tensor(x, device=device), lucid.tensor(n, device=device))
-    np.testing.assert_allclose(ours.tolist(), theirs.tolist(), 1e-5)
+    np.testing.assert_allclose(ours.tolist(), theirs.tolist(), rtol=TABLE["few ops"].rtol)
     for degree in (INF, NAN, 1e30):
         ours = getattr(lucid.special, name)(lucid.tensor(x, device=device), degree)
         assert ours.tolist() == getattr(torch.special, name)(torch.tensor(x), degree).tolist()
@@ -232,7 +238,7 @@ def test_weights_of_bytes_wrap_around(device: str) -> None:
         loss = m.nn.functional.binary_cross_entropy_with_logits(x, t, pos_weight=weights, reduction="none")
         return list(loss.tolist())
 
-    np.testing.assert_allclose(run(lucid, device=device), run(torch), 1e-5)
+    np.testing.assert_allclose(run(lucid, device=device), run(torch), rtol=TABLE["few ops"].rtol)
 
 
 @DEVICES

@@ -12,6 +12,8 @@ import lucid
 import pytest
 import torch
 
+from tests.python.tolerances import near
+
 STEPS = 60
 
 
@@ -91,7 +93,7 @@ def run(optimizer: Any, scheduler: Any, steps: int) -> list[list[Any]]:
 def close(ours: list[list[Any]], theirs: list[list[Any]]) -> None:
     assert len(ours) == len(theirs)
     for a, b in zip(ours, theirs, strict=True):
-        assert a == pytest.approx(b, rel=1e-9, abs=1e-12)
+        assert a == pytest.approx(b, **near("float64"))
 
 
 @pytest.mark.parametrize("kind", ["SGD", "Adam"])

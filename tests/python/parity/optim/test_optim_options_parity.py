@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 import torch
 
+from tests.python.tolerances import TABLE
+
 NAMES = ["SGD", "Adam", "AdamW", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop", "ASGD"]
 # A value of each option that is not the default.
 OTHER: dict[str, Any] = {
@@ -95,7 +97,7 @@ def test_two_options_at_once(name: str, pair: tuple[str, str]) -> None:
     if name == "SGD" and "nesterov" in pair:
         options.setdefault("momentum", 0.8)
     # PyTorch's foreach form of ASGD rounds its rates to float32.
-    tolerance = 1e-6 if name == "ASGD" and "foreach" in pair else 1e-9
+    tolerance = TABLE["rounding" if name == "ASGD" and "foreach" in pair else "float64"].rtol
     compare(trajectory(lucid, name, options), trajectory(torch, name, options), tolerance)
 
 

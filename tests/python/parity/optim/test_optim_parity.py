@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+from tests.python.tolerances import TABLE, near, within
+
 STEPS = 50
 OPTIMIZERS: list[tuple[str, dict[str, Any]]] = [
     ("SGD", {"lr": 0.1}),
@@ -109,7 +111,7 @@ class Problem:
         return [np.asarray(p.detach().cpu().tolist()) for p in self.params]
 
 
-def compare(ours: Problem, theirs: Problem, tolerance: float = 1e-5) -> None:
+def compare(ours: Problem, theirs: Problem, tolerance: float = TABLE["few ops"].rtol) -> None:
     for a, b in zip(ours.numbers(), theirs.numbers(), strict=True):
         np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
 
@@ -127,7 +129,7 @@ def test_trajectories(name: str, options: dict[str, Any], device: str) -> None:
         theirs.train(b, range(step, step + 1))
         if step < 3 or step % 10 == 9:
             compare(ours, theirs)
-    assert not np.allclose(ours.numbers()[0], Problem(lucid, "cpu").numbers()[0], atol=1e-3)
+    assert not np.allclose(ours.numbers()[0], Problem(lucid, "cpu").numbers()[0], **within("training"))
 
 
 @pytest.mark.parametrize(("name", "options"), OPTIMIZERS, ids=IDS)
@@ -182,7 +184,7 @@ def test_state_dicts_are_interchangeable(name: str, options: dict[str, Any], dev
             for field, value in wanted.items():
                 assert tuple(got[field].shape) == tuple(value.shape)
                 assert str(got[field].dtype).rpartition(".")[2] == str(value.dtype).rpartition(".")[2]
-                np.testing.assert_allclose(np.asarray(got[field].cpu().tolist()), value.numpy(), rtol=1e-5, atol=1e-6)
+                np.testing.assert_allclose(np.asarray(got[field].cpu().tolist()), value.numpy(), **within("few ops"))
     # Each takes the other's state and goes on alike.
     crossed, back = Problem(lucid, device), Problem(torch, "cpu")
     with torch.no_grad():
@@ -314,10 +316,10 @@ def test_gradients_through_steps(name: str, options: dict[str, Any]) -> None:
     loss.backward()
     for i in range(3):
         ends = [run([v + d * (i == j) for j, v in enumerate(values)], factor)[2].item() for d in (h, -h)]
-        assert start.grad[i].item() == pytest.approx((ends[0] - ends[1]) / (2 * h), rel=1e-5, abs=1e-7)
+        assert start.grad[i].item() == pytest.approx((ends[0] - ends[1]) / (2 * h), **near("differences"))
     ends = [run(values, factor + d)[2].item() for d in (h, -h)]
     got = 0.0 if scale.grad is None else scale.grad.item()
-    assert got == pytest.approx((ends[0] - ends[1]) / (2 * h), rel=1e-4, abs=1e-7)
+    assert got == pytest.approx((ends[0] - ends[1]) / (2 * h), **near("differences"))
 
 
 LBFGS: list[dict[str, Any]] = [
@@ -357,7 +359,7 @@ def test_lbfgs(options: dict[str, Any], device: str) -> None:
         states.append(set(optimizer.state_dict()["state"][0]))
     assert states[0] == states[1]
     compare(sides[0][0], sides[1][0], 1e-7 if dtype == "float64" else 2e-3)
-    assert sides[0][1] == pytest.approx(sides[1][1], rel=1e-6 if dtype == "float64" else 2e-3)
+    assert sides[0][1] == pytest.approx(sides[1][1], rel=TABLE["rounding" if dtype == "float64" else "float16"].rtol)
 
 
 @pytest.mark.parametrize("options", [{}, {"line_search_fn": "strong_wolfe"}], ids=str)

@@ -9,6 +9,8 @@ import pytest
 from lucid._higher_order_ops import cond, while_loop
 from lucid._higher_order_ops.associative_scan import associative_scan
 
+from tests.python.tolerances import within
+
 
 @pytest.mark.parametrize("mode", ["pointwise", "generic"])
 @pytest.mark.parametrize("device", ["cpu", "gpu"])
@@ -18,10 +20,10 @@ def test_sums_and_recurrences(n: int, device: str, mode: str) -> None:
     for reverse in (False, True):
         found = associative_scan(lambda a, b: a + b, x, 1, reverse, mode)
         expected = x.flip(1).cumsum(1).flip(1) if reverse else x.cumsum(1)
-        assert lucid.allclose(found, expected, atol=1e-5)
+        assert lucid.allclose(found, expected, **within("near zero"))
     (grad,) = lucid.autograd.grad(found.square().sum(), x)
     (wanted,) = lucid.autograd.grad(expected.square().sum(), x)
-    assert lucid.allclose(grad, wanted, atol=1e-4)
+    assert lucid.allclose(grad, wanted, **within("deep program"))
 
     # h = a h + b, which state space models scan.
     def step(left: Any, right: Any) -> Any:
@@ -32,7 +34,7 @@ def test_sums_and_recurrences(n: int, device: str, mode: str) -> None:
     h = lucid.zeros(3, device=device)
     for i in range(n):
         h = a[:, i] * h + b[:, i]
-        assert lucid.allclose(found[:, i], h, atol=1e-5)
+        assert lucid.allclose(found[:, i], h, **within("near zero"))
 
 
 def test_what_does_not_fit() -> None:

@@ -16,6 +16,8 @@ import pytest
 import torch
 import torch.fx.passes.shape_prop
 
+from tests.python.tolerances import within
+
 BOTH = [torch, lucid]
 DEVICES = ["cpu", "gpu"]
 
@@ -117,7 +119,7 @@ def test_graphs_and_results(name: str, device: str) -> None:
             np.testing.assert_array_equal(a, b)
     assert graphs[0] == graphs[1]
     for a, b in zip(*results, strict=True):
-        np.testing.assert_allclose(b, a, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(b, a, **within("program"))
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -19,6 +19,8 @@ import pytest
 import torch
 from lucid import _warnings
 
+from tests.python.tolerances import TABLE
+
 BOTH = [torch, lucid]
 
 
@@ -230,7 +232,7 @@ def test_a_block_without_autocast() -> None:
 def test_functions_of_arrays() -> None:
     for f in BOTH:
         made = f.compiler.wrap_numpy(lambda a, b: {"x": np.exp(a) + b})
-        np.testing.assert_allclose(made(f.ones(2), 1.0)["x"].numpy(), np.exp(1) + 1, rtol=1e-6)
+        np.testing.assert_allclose(made(f.ones(2), 1.0)["x"].numpy(), np.exp(1) + 1, rtol=TABLE["rounding"].rtol)
 
 
 def test_configuration() -> None:

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import torch
 
+from tests.python.tolerances import TABLE, within
+
 DEVICES = ["cpu", "gpu"]
 BOTH = [torch, lucid]
 _count = itertools.count()
@@ -112,7 +114,7 @@ def test_gradients(device: str) -> None:
         results.append([t.detach().cpu().tolist() for t in (z, dx, dy, again, again_by_name)])
         assert op(x.detach(), y.detach()).requires_grad is False
     for a, b in zip(*results, strict=True):
-        np.testing.assert_allclose(b, a, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(b, a, **within("few ops"))
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -124,7 +126,7 @@ def test_vmap(dims: Any, device: str) -> None:
         op = mul_op(f)
         x, y = (f.tensor(data(3) if d is None else data(3, 3) + 1, device=where) for d in dims)
         results.append(f.vmap(op, in_dims=dims)(x, y).cpu().numpy())
-    np.testing.assert_allclose(*results, rtol=1e-6)
+    np.testing.assert_allclose(*results, rtol=TABLE["rounding"].rtol)
 
 
 def test_without_a_rule_vmap_calls_once_for_each_sample() -> None:
@@ -165,7 +167,7 @@ def test_lists_and_several_results(device: str) -> None:
         assert len(made) == 3
         (made[0] * made[2]).sum().backward()
         results.append([xs[0].grad.tolist(), xs[2].grad.tolist(), made[1].tolist()])
-    np.testing.assert_allclose(results[1], results[0], rtol=1e-6)
+    np.testing.assert_allclose(results[1], results[0], rtol=TABLE["rounding"].rtol)
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -15,8 +15,10 @@ from lucid import nn
 onnx = pytest.importorskip("onnx")
 from onnx.reference import ReferenceEvaluator  # noqa: E402
 
+from tests.python.tolerances import TABLE, within  # noqa: E402
 
-def check(model: Any, *inputs: lucid.Tensor, tol: float = 1e-4, **how: Any) -> Any:
+
+def check(model: Any, *inputs: lucid.Tensor, tol: float = TABLE["program"].rtol, **how: Any) -> Any:
     """Exports with an example, and compares on another input of the same shape."""
     program = lucid.onnx.export(model, inputs, **how)
     g = lucid.Generator().manual_seed(3)
@@ -137,7 +139,7 @@ def test_sizes_that_vary() -> None:
     program = check(net, lucid.randn(2, 3, 6, 6), **how)
     assert program.model_proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "batch"
     (more,) = program(lucid.ones(5, 3, 6, 6))
-    assert lucid.allclose(more, net(lucid.ones(5, 3, 6, 6)), atol=1e-5)
+    assert lucid.allclose(more, net(lucid.ones(5, 3, 6, 6)), **within("near zero"))
 
     def positions(x: lucid.Tensor) -> lucid.Tensor:
         return x + lucid.arange(x.shape[1])

@@ -21,6 +21,7 @@ from lucid.utils.flop_counter import FlopCounterMode
 from torch.utils.flop_counter import FlopCounterMode as TheirFlopCounterMode
 
 from tests.python.parity.packages import spawned
+from tests.python.tolerances import TABLE
 
 BOTH = [torch, lucid]
 DEVICES = ["cpu", "gpu"]
@@ -48,7 +49,7 @@ def test_conditions(flag: bool, device: str) -> None:
     want = torch.vmap(lambda p, v: torch.cond(p, lambda t: t.sin(), lambda t: t.cos(), (v,)))(
         torch.tensor([True, False]), torch.tensor([1.0, 2.0])
     )
-    np.testing.assert_allclose(got.cpu().numpy(), want.numpy(), rtol=1e-6)
+    np.testing.assert_allclose(got.cpu().numpy(), want.numpy(), rtol=TABLE["rounding"].rtol)
 
 
 def test_bad_conditions() -> None:

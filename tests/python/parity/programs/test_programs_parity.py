@@ -14,6 +14,7 @@ import torch.func
 from tests.python.parity.ops.test_table_parity import to_numpy
 from tests.python.parity.programs import programs_of_models, programs_of_science  # noqa: F401
 from tests.python.parity.programs.programs import PROGRAMS, Draws
+from tests.python.tolerances import near, within
 
 
 def agree(ours: Any, theirs: Any, where: str) -> None:
@@ -21,13 +22,13 @@ def agree(ours: Any, theirs: Any, where: str) -> None:
         assert isinstance(ours, lucid.Tensor), where
         assert str(ours.dtype).partition(".")[2] == str(theirs.dtype).partition(".")[2], where
         assert tuple(ours.shape) == tuple(theirs.shape), where
-        np.testing.assert_allclose(to_numpy(ours), to_numpy(theirs), 2e-3, 2e-4, err_msg=where)
+        np.testing.assert_allclose(to_numpy(ours), to_numpy(theirs), **within("whole programs"), err_msg=where)
     elif isinstance(theirs, (list, tuple)):
         assert len(ours) == len(theirs), (where, ours, theirs)
         for i, (o, t) in enumerate(zip(ours, theirs, strict=True)):
             agree(o, t, f"{where}[{i}]")
     elif isinstance(theirs, float):
-        assert ours == pytest.approx(theirs, 2e-3, 2e-4), where
+        assert ours == pytest.approx(theirs, **near("whole programs")), where
     else:
         assert ours == theirs, where
 

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from tests.python.tolerances import TABLE, within
+
 STEPS = 50
 ROWS, WIDTH = 7, 3
 
@@ -22,7 +24,7 @@ def dense(t: Any) -> np.ndarray:
     return np.asarray(t.detach().cpu().to_dense().tolist())
 
 
-def close(ours: Any, theirs: Any, tolerance: float = 1e-5) -> None:
+def close(ours: Any, theirs: Any, tolerance: float = TABLE["few ops"].rtol) -> None:
     np.testing.assert_allclose(dense(ours), dense(theirs), rtol=tolerance, atol=tolerance)
 
 
@@ -33,7 +35,7 @@ def same_parts(ours: Any, theirs: Any) -> None:
     assert (ours.sparse_dim(), ours.dense_dim()) == (theirs.sparse_dim(), theirs.dense_dim())
     assert ours.is_coalesced() == theirs.is_coalesced()
     assert ours._indices().tolist() == theirs._indices().tolist()
-    np.testing.assert_allclose(ours._values().tolist(), theirs._values().tolist(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(ours._values().tolist(), theirs._values().tolist(), **within("few ops"))
 
 
 def made(framework: Any, device: str = "cpu", dtype: str = "float32") -> Any:
@@ -209,7 +211,7 @@ def test_gradients_of_values() -> None:
         loss = (x * 3).to_dense().square().sum() + x.coalesce().values().pow(3).sum() + x.sum()
         loss.backward()
         found.append(np.asarray(v.grad.tolist()))
-    np.testing.assert_allclose(*found, rtol=1e-5)
+    np.testing.assert_allclose(*found, rtol=TABLE["few ops"].rtol)
 
 
 # ---- tables ----------------------------------------------------------------------------------------------------------
@@ -273,8 +275,8 @@ def test_gradients_as_results_and_second_ones() -> None:
         found.append(dense(g))
         (second,) = f.autograd.grad(g.to_dense().square().sum(), [table.weight])
         found.append(dense(second))
-    np.testing.assert_allclose(found[0], found[2], rtol=1e-5)
-    np.testing.assert_allclose(found[1], found[3], rtol=1e-5)
+    np.testing.assert_allclose(found[0], found[2], rtol=TABLE["few ops"].rtol)
+    np.testing.assert_allclose(found[1], found[3], rtol=TABLE["few ops"].rtol)
 
 
 def test_refusals_of_tables() -> None:
@@ -437,4 +439,4 @@ def test_zeroed_gradients_leave_nothing_to_step() -> None:
         table.loss(3).backward()
         optimizer.step()
         found.append(dense(table.weight))
-    np.testing.assert_allclose(*found, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(*found, **within("few ops"))

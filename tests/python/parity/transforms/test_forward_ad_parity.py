@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 import torch
 
+from tests.python.tolerances import TABLE, within
+
 DEVICES = ["cpu", "gpu"]
 A = np.linspace(0.2, 1.9, 6).astype(np.float32).reshape(2, 3)
 B = np.linspace(1.5, 0.3, 6).astype(np.float32).reshape(2, 3)
@@ -50,7 +52,7 @@ def agree(f: Callable[..., Any], device: str, wants: bool = False) -> None:
     assert [x is None for x in ours] == [x is None for x in theirs]
     for a, b in zip(ours, theirs, strict=True):
         if b is not None:
-            np.testing.assert_allclose(a, b, 3e-4, 1e-4)
+            np.testing.assert_allclose(a, b, **within("function transforms"))
 
 
 def write_chain(m: Any, a: Any, b: Any) -> Any:
@@ -133,7 +135,7 @@ def test_gradients_of_dual_tensors_carry_tangents(device: str) -> None:
 
     ours, theirs = both(lambda m, a, b: f(m, a.requires_grad_(), b.requires_grad_()), device)
     for x, y in zip(ours, theirs, strict=True):
-        np.testing.assert_allclose(x, y, 1e-3, 1e-3)
+        np.testing.assert_allclose(x, y, **within("second derivatives"))
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -149,8 +151,8 @@ def test_gradients_of_tangents_of_layer_norm(device: str) -> None:
 
     x = lucid.tensor(A.tolist(), device=device, requires_grad=True)
     (found,) = lucid.autograd.grad(size(x), x)
-    np.testing.assert_allclose(numbers(found)[0], [-2.9048, 8.9480, -6.0432], 1e-3, 1e-3)
-    np.testing.assert_allclose(numbers(found)[1], [-2.5713, 9.7358, -7.1645], 1e-3, 1e-3)
+    np.testing.assert_allclose(numbers(found)[0], [-2.9048, 8.9480, -6.0432], **within("second derivatives"))
+    np.testing.assert_allclose(numbers(found)[1], [-2.5713, 9.7358, -7.1645], **within("second derivatives"))
 
 
 def kinds(call: Callable[[Any, Any], Any]) -> list[Any]:
@@ -258,8 +260,8 @@ def test_vmap_goes_together_with_dual_tensors(device: str) -> None:
     with fwd.dual_level():
         each = lucid.func.vmap(along)(x, x)
         same = lucid.func.vmap(along, in_dims=(0, None))(x, x[0])
-    np.testing.assert_allclose(numbers(each), (3 * A**3).sum(1), 1e-5)
-    np.testing.assert_allclose(numbers(same), (3 * A**2 * A[0]).sum(1), 1e-5)
+    np.testing.assert_allclose(numbers(each), (3 * A**3).sum(1), rtol=TABLE["few ops"].rtol)
+    np.testing.assert_allclose(numbers(same), (3 * A**2 * A[0]).sum(1), rtol=TABLE["few ops"].rtol)
 
 
 # ---- custom functions ------------------------------------------------------------------------------------------------
@@ -492,8 +494,8 @@ def test_a_write_by_the_tensor_itself_has_the_functions_derivative(name: str, de
     slope = (f(torch, at + near) - f(torch, at - near)) / 2e-6
     with lucid.device(device):
         out, tangent = lucid.func.jvp(lambda a: f(lucid, a.clone()), (lucid.tensor(x),), (lucid.tensor(v),))
-        np.testing.assert_allclose(out.tolist(), value.tolist(), 1e-5)
-        np.testing.assert_allclose(tangent.tolist(), slope.tolist(), 1e-4, 1e-5)
+        np.testing.assert_allclose(out.tolist(), value.tolist(), rtol=TABLE["few ops"].rtol)
+        np.testing.assert_allclose(tangent.tolist(), slope.tolist(), **within("program"))
         batch = lucid.tensor([x, x]), lucid.tensor([v, v])
         each = lucid.vmap(lambda a, b: lucid.func.jvp(lambda c: f(lucid, c.clone()), (a,), (b,))[1])(*batch)
-        np.testing.assert_allclose(each.tolist(), [slope.tolist()] * 2, 1e-4, 1e-5)
+        np.testing.assert_allclose(each.tolist(), [slope.tolist()] * 2, **within("program"))

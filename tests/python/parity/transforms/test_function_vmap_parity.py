@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+from tests.python.tolerances import TABLE, within
+
 DEVICES = ["cpu", "gpu"]
 A = np.linspace(-1.5, 2.0, 12, dtype=np.float32).reshape(4, 3)
 B = np.linspace(0.5, 1.5, 3, dtype=np.float32)
@@ -101,7 +103,7 @@ def test_values(case: str) -> None:
         ours = numbers(CASES[case](lucid, lambda a, d=device: lucid.tensor(a, device=d)))
         for a, b in zip(ours, theirs, strict=True):
             assert a.dtype == b.dtype
-            np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5)
+            np.testing.assert_allclose(a, b, **within("near zero"))
 
 
 def test_the_backward_outlives_the_map() -> None:
@@ -115,7 +117,7 @@ def test_the_backward_outlives_the_map() -> None:
         g.sum().backward()
         found.append((g.tolist(), w.grad.tolist()))
     for ours, theirs in zip(*found, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=2e-5)
+        np.testing.assert_allclose(ours, theirs, rtol=TABLE["near zero"].rtol)
 
 
 def test_what_a_rule_is_told() -> None:
