@@ -135,6 +135,7 @@ lint: build
 	$(BIN)/python py/tools/stubs.py --check
 	$(BIN)/python py/tools/support.py --check
 	$(BIN)/python tools/docstrings.py
+	$(BIN)/python tools/words.py
 	cd py && ../$(BIN)/mypy
 
 # Bytes that libFuzzer makes, for the engine's functions that read sizes, views, indices and files.

@@ -25,7 +25,7 @@ from timing import Case, Turn, Work, calls_of, measure, table
 
 # What a case is: given a library, a device and a size, the work.
 Maker = Callable[[Any, str, int], Work]
-# How far above its exponent a slope may lie: caches become too small on the way.
+# How far above its exponent a slope may be: caches become too small on the way.
 ROOM = 0.35
 
 

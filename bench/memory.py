@@ -6,7 +6,7 @@ Each side runs in a process of its own, with one thread, and trains the networks
 shapes. `resident` is how far the process's peak (VmHWM) rose above what it was with everything imported and the model,
 its input and its optimizer made; `tensors` is the most that tensors held at once, over what they held then (ours from
 `memory_stats`, PyTorch's from its profiler). `flat` repeats the steps with batches of changing sizes and tells how far
-the peak of the second half lies above that of the first. Linux only: it reads /proc. See `bench/README.md`.
+the peak of the second half is above that of the first. Linux only: it reads /proc. See `bench/README.md`.
 """
 
 from __future__ import annotations

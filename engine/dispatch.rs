@@ -287,14 +287,14 @@ fn refuse_dtype<B: Wrapped>(op: &'static str, dtype: DType) -> Result<()> {
     Err(Error::dtype(op, why, &[dtype]))
 }
 
-/// `spent`: may the result of an element-wise primitive be written over the first input, which nobody reads again?
-fn execute<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], out: &Meta, spent: bool) -> Result<Storage> {
+/// `donated`: may the result of an element-wise primitive be written over the first input, which nobody reads again?
+fn execute<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], out: &Meta, donated: bool) -> Result<Storage> {
     let name = prim.name();
     let x = arrays::<B>(name, inputs)?;
     refuse_dtype::<B>(name, out.dtype)?;
     B::countable(name, out)?;
     let samples = matches!(prim, Prim::Random(op) if op.is_sample());
-    let over = || B::DEVICE == Device::Cpu && (spent || output_donation::taken(name, inputs, out));
+    let over = || B::DEVICE == Device::Cpu && (donated || output_donation::taken(name, inputs, out));
     let array = match (prim, x.as_slice()) {
         (Prim::Create(op), []) => B::create(op, out),
         (Prim::Random(op), []) => B::random(op, out),
@@ -312,7 +312,7 @@ fn execute<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], out: &Meta, spent: bool)
             in_order::<B>(&[&a, &b], &wide, |x, wide| B::cast(&B::binary(op, x[0], x[1], wide)?, out.dtype))
         }
         (Prim::Binary(op), [a, b]) if over() => B::binary_over(op, a, b, out),
-        // The result that a gradient goes back from comes first in PyTorch.
+        // The differentiable result comes first in PyTorch.
         (Prim::Binary(op @ BinaryOp::ReluGradient), [g, y]) => {
             in_order::<B>(&[y, g], out, |x, out| B::binary(op, x[1], x[0], out))
         }
@@ -383,8 +383,8 @@ pub(crate) fn apply1(prim: Prim, inputs: &[&Tensor], meta: Meta) -> Result<Tenso
         return match inputs.iter().any(|t| t.is_batched()) {
             true => batching::apply(prim, inputs, meta),
             false if inputs.iter().all(|t| t.storage().is_array()) => {
-                let met = promote_scalars(&prim, inputs)?;
-                apply1(prim, &met.iter().collect::<SmallVec<[&Tensor; 4]>>(), meta)
+                let promoted = promote_scalars(&prim, inputs)?;
+                apply1(prim, &promoted.iter().collect::<SmallVec<[&Tensor; 4]>>(), meta)
             }
             false => {
                 graph::note_break(prim.name(), "sparse tensors")?;
@@ -489,14 +489,14 @@ pub(crate) fn nonzero(x: &Tensor) -> Result<Tensor> {
     Ok(Tensor::from_storage(storage))
 }
 
-/// Writes `src` over what `dst` shows of its storage; the tape is the caller's business. Nobody reads a `spent` source again.
-pub(crate) fn assign(op: &'static str, dst: &Tensor, src: &Tensor, spent: bool) -> Result<()> {
-    fn run<B: Wrapped>(op: &'static str, dst: &Tensor, src: &Tensor, spent: bool) -> Result<()> {
+/// Writes `src` over what `dst` shows of its storage; the tape is the caller's business. Nobody reads a `donated` source again.
+pub(crate) fn assign(op: &'static str, dst: &Tensor, src: &Tensor, donated: bool) -> Result<()> {
+    fn run<B: Wrapped>(op: &'static str, dst: &Tensor, src: &Tensor, donated: bool) -> Result<()> {
         let x = arrays::<B>(op, &[dst, src])?;
-        B::assign(x[0], x[1], spent)
+        B::assign(x[0], x[1], donated)
     }
     let recorded = graph::recording();
-    with_backend!(dst.device(), run(op, dst, src, spent && !recorded))?;
+    with_backend!(dst.device(), run(op, dst, src, donated && !recorded))?;
     if recorded {
         graph::note_assign(dst, src);
     }

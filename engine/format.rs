@@ -8,9 +8,9 @@ use crate::ops::view::{permute_axes, ViewOp};
 use crate::shape::{contiguous_strides, inverse, Axes, Layout, Shape, Strides};
 use crate::{dispatch, Error, MemoryFormat, Result, Tensor};
 
-/// What `make` gives for the dimensions in the order in which they are to lie in memory, with the dimensions back in their
+/// What `make` gives for the dimensions in the order in which they are to be in memory, with the dimensions back in their
 /// places: a tensor with these strides, on a storage of its own.
-pub(crate) fn laid(
+pub(crate) fn in_memory_order(
     shape: &[usize],
     strides: &Strides,
     make: impl FnOnce(&[usize]) -> Result<Tensor>,
@@ -62,7 +62,7 @@ impl Tensor {
         if strides == contiguous_strides(self.shape()) {
             return make(self);
         }
-        laid(self.shape(), &strides, |order| make(&permute_axes(self, order)?))
+        in_memory_order(self.shape(), &strides, |order| make(&permute_axes(self, order)?))
     }
 
     /// A copy in a format, in memory of its own; gradients pass through.
@@ -74,14 +74,14 @@ impl Tensor {
         self.mapped_in("clone", format, Tensor::copy)
     }
 
-    /// A copy that lies as the template does where that is dense, row-major otherwise; gradients pass through.
+    /// A copy that has the layout of the template where that is dense, row-major otherwise; gradients pass through.
     pub(crate) fn copy_lying_as(&self, template: &Tensor) -> Result<Tensor> {
         let like = template.layout();
         if self.is_sparse() || self.is_batched() || like.is_contiguous() || !like.is_dense() {
             return self.copy();
         }
         let _name = OpScope::of("clone", 0);
-        laid(self.shape(), &like.strides, |order| permute_axes(self, order)?.copy())
+        in_memory_order(self.shape(), &like.strides, |order| permute_axes(self, order)?.copy())
     }
 
     /// The tensor in the format that the strides of `images` show, as PyTorch gives what it makes of them.
@@ -96,8 +96,8 @@ impl Tensor {
         }
     }
 
-    /// This tensor, made of `input`, as a result of its own that lies as a format says: no view, and a copy where it lies
-    /// otherwise or shows the input's elements. Nobody else may have what it is a view of.
+    /// This tensor, made of `input`, as a result of its own that has the layout of a format: no view, and a copy where it has
+    /// another layout or shows the input's elements. Nobody else may have what it is a view of.
     ///
     /// # Errors
     /// As [`Tensor::copy_in`].
@@ -105,8 +105,8 @@ impl Tensor {
         if self.is_batched() || self.is_sparse() {
             return Ok(self);
         }
-        let lies = self.layout().is_contiguous_in(format);
-        match lies && !self.shares_storage(input) {
+        let has_format = self.layout().is_contiguous_in(format);
+        match has_format && !self.shares_storage(input) {
             true => Ok(crate::autograd::unviewed(self)),
             false => self.copy_in(format),
         }
@@ -121,7 +121,7 @@ impl Tensor {
         crate::warnings::of_cast(self.dtype(), dtype);
         self.mapped_in("to", format, |t| {
             let (casts, moves) = (dtype != t.dtype(), device != t.device());
-            // A cast keeps the order in which the elements lie.
+            // A cast keeps the order in which the elements are.
             let t = &if casts { t.contiguous()? } else { t.clone() };
             // Narrow before moving, widen after: fewer bytes cross, and float64 never reaches a device without it.
             match (casts, moves) {
@@ -134,7 +134,7 @@ impl Tensor {
         })
     }
 
-    /// The tensor itself where its elements lie as the format says, else a copy that does.
+    /// The tensor itself where its elements have the layout of the format, else a copy that does.
     ///
     /// # Errors
     /// For a format of tensors with another number of dimensions; for [`MemoryFormat::Preserve`], which asks for nothing,
@@ -152,7 +152,7 @@ impl Tensor {
         self.copy_in(format)
     }
 
-    /// The tensor itself where its elements lie without gaps and with the dimensions in this order, the outermost first,
+    /// The tensor itself where its elements are without gaps and with the dimensions in this order, the outermost first,
     /// else a copy that does.
     pub(crate) fn contiguous_by(&self, order: &[usize]) -> Result<Tensor> {
         let turned = permute_axes(self, order)?;
@@ -162,7 +162,7 @@ impl Tensor {
         }
     }
 
-    /// Do the elements lie as the format says, without gaps?
+    /// Do the elements have the layout of the format, without gaps?
     pub fn is_contiguous_in(&self, format: MemoryFormat) -> bool {
         self.layout().is_contiguous_in(format)
     }
@@ -196,5 +196,5 @@ pub(crate) fn made_in(
     if strides == contiguous_strides(&like.shape) {
         return make(&like.shape);
     }
-    laid(&like.shape, &strides, |order| make(&order.iter().map(|&i| like.shape[i]).collect::<Shape>()))
+    in_memory_order(&like.shape, &strides, |order| make(&order.iter().map(|&i| like.shape[i]).collect::<Shape>()))
 }

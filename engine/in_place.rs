@@ -57,7 +57,7 @@ impl Tensor {
     }
 
     /// [`copy_`](Tensor::copy_) of a tensor that is not needed any more, such as an op's result for `out=`: where nobody else
-    /// holds it, and it lies as this one does, its memory becomes this tensor's and nothing is copied.
+    /// holds it, and it has this one's layout, its memory becomes this tensor's and nothing is copied.
     ///
     /// # Errors
     /// As `copy_`.

@@ -85,7 +85,7 @@ impl Tensor {
         self.resize_in(size, MemoryFormat::Contiguous)
     }
 
-    /// [`Tensor::resize_`] to elements that lie as a format says, row-major for [`MemoryFormat::Contiguous`].
+    /// [`Tensor::resize_`] to elements that have the layout of a format, row-major for [`MemoryFormat::Contiguous`].
     ///
     /// # Errors
     /// As there, for a format of tensors with another number of dimensions, and for [`MemoryFormat::Preserve`].
@@ -213,7 +213,7 @@ impl Tensor {
         self.diagonal_piece(least, step, 0)?.fill_(value)?;
         let (rows, cols) = (shape[0], shape[1]);
         if wrap && shape.len() == 2 && rows > cols + 1 {
-            // Each block is as long as there are columns, and a row lies between two.
+            // Each block is as long as there are columns, and a row is between two.
             let block = self.strides()[0] * (cols + 1);
             let mut first = cols + 1;
             let mut start = block;

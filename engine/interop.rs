@@ -63,7 +63,7 @@ impl Tensor {
     /// Writing to a tensor on memory that is not writable is an error.
     ///
     /// # Errors
-    /// [`Error::InvalidValue`] where the elements do not lie in the memory, it is not aligned for the dtype, or a Boolean is
+    /// [`Error::InvalidValue`] where the elements are not in the memory, it is not aligned for the dtype, or a Boolean is
     /// neither 0 nor 1.
     pub fn from_foreign(memory: Foreign, shape: &[usize], strides: &[usize], dtype: DType) -> Result<Tensor> {
         let (layout, span) = checked("from_foreign", shape, strides, 0)?;
@@ -84,7 +84,7 @@ impl Tensor {
         Ok(dispatch::expose(self, true)?.address + self.storage_offset() * self.dtype().size())
     }
 
-    /// The elements where they lie, without a copy. Evaluates.
+    /// The elements in place, without a copy. Evaluates.
     ///
     /// # Errors
     /// What the evaluation reports.
@@ -154,7 +154,7 @@ impl Tensor {
         self.storage().is_unshared()
     }
 
-    /// Do the elements lie in memory that other processes can map? On the GPU device they never do.
+    /// Are the elements in memory that other processes can map? On the GPU device they never are.
     pub fn is_shared(&self) -> bool {
         dispatch::cpu_array(self).is_some_and(|a| a.buffer().is_shared())
     }

@@ -1,4 +1,4 @@
-//! In which order the elements of a result lie: as those of what it is made of, where PyTorch has it so.
+//! In which order the elements of a result are: as those of what it is made of, where PyTorch has it so.
 //!
 //! Ops are run on arrays whose dimensions are put in the order of memory, and the result's are put back. Nothing is done, and
 //! nothing costs time, where the inputs are row-major. Depends on `backend`, `format` and `shape`; used by `dispatch` alone.
@@ -10,7 +10,7 @@ use crate::Result;
 use lucid_ir::backend::{Array, Backend};
 use smallvec::{smallvec, SmallVec};
 
-/// Runs an op that takes elements one by one in the order in which they lie, where that is another than the dimensions', and
+/// Runs an op that takes elements one by one in the order in which they are, where that is another than the dimensions', and
 /// gives the result that order too, as PyTorch does.
 pub(crate) fn in_order<B: Backend>(
     x: &[&B::Array],
@@ -87,12 +87,12 @@ pub(crate) fn joined<B: Backend>(axis: usize, x: &[&B::Array], out: &Meta) -> Re
 pub(crate) fn as_images<B: Backend>(x: &[&B::Array], made: B::Array) -> Result<B::Array> {
     let formats = x.iter().take(2).map(|x| x.layout().suggested_format());
     match formats.filter_map(lucid_core::memory_format::channels_order).next() {
-        Some(orders) => laid::<B>(made, orders),
+        Some(orders) => in_memory_order::<B>(made, orders),
         None => Ok(made),
     }
 }
 
-/// What advanced indexing along `axes` makes of the first input: in the order in which what it reads and the indices lie, as in
+/// What advanced indexing along `axes` makes of the first input: in the order in which what it reads and the indices are, as in
 /// PyTorch, where a dimension that is read at indices says nothing of its place.
 pub(crate) fn as_indexed<B: Backend>(axes: &[usize], x: &[&B::Array], made: B::Array) -> Result<B::Array> {
     let (Some((read, indices)), true) = (x.split_first(), made.layout().is_contiguous()) else { return Ok(made) };
@@ -114,36 +114,36 @@ pub(crate) fn as_indexed<B: Backend>(axes: &[usize], x: &[&B::Array], made: B::A
         layouts.push(with(&none, &index.layout().broadcast_to(&shape[at..at + wide]).strides));
     }
     match lucid_core::memory_format::common_order(&layouts.iter().collect::<SmallVec<[&Layout; 4]>>(), shape) {
-        Some(orders) => laid::<B>(made, orders),
+        Some(orders) => in_memory_order::<B>(made, orders),
         None => Ok(made),
     }
 }
 
-/// What was written into a copy of the first input: in the order in which that lies, as in PyTorch.
+/// What was written into a copy of the first input: in the order in which that is, as in PyTorch.
 pub(crate) fn as_first<B: Backend>(x: &[&B::Array], made: B::Array) -> Result<B::Array> {
     match x.first().filter(|x| !x.is_contiguous()) {
         Some(x) => match lucid_core::memory_format::common_order(&[x.layout()], &made.layout().shape) {
-            Some(orders) => laid::<B>(made, orders),
+            Some(orders) => in_memory_order::<B>(made, orders),
             None => Ok(made),
         },
         None => Ok(made),
     }
 }
 
-/// Matrices column by column, where they do not lie so yet.
+/// Matrices column by column, where they do not have that layout yet.
 pub(crate) fn by_columns<B: Backend>(made: B::Array) -> Result<B::Array> {
     let mut order: Axes = (0..made.layout().ndim()).collect();
     let last = order.len() - 1;
     order.swap(last - 1, last);
-    // A single column lies as a row does.
+    // A single column has the layout of a row.
     match made.layout().shape[last - 1..].contains(&1) {
         true => Ok(made),
-        false => laid::<B>(made, (order.clone(), order)),
+        false => in_memory_order::<B>(made, (order.clone(), order)),
     }
 }
 
 /// A row-major result in another order.
-fn laid<B: Backend>(made: B::Array, (order, back): (Axes, Axes)) -> Result<B::Array> {
+fn in_memory_order<B: Backend>(made: B::Array, (order, back): (Axes, Axes)) -> Result<B::Array> {
     if made.layout().ndim() != order.len() || !made.layout().is_contiguous() {
         return Ok(made);
     }

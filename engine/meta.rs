@@ -1,7 +1,7 @@
 //! The backend of the device `meta`: arrays that have a shape, a dtype, strides and a version, and no memory.
 //!
 //! Every op infers its result before any kernel runs, so that a kernel here has nothing left to do but to say where the
-//! result would lie. Depends on the `ir` traits alone. Invariant: nothing reads elements; what has to is an error of the op.
+//! result would be. Depends on the `ir` traits alone. Invariant: nothing reads elements; what has to is an error of the op.
 
 use crate::ops::{
     binary::BinaryOp, compare::CompareOp, contract::ContractOp, conv::ConvOp, create::CreateOp, index::IndexOp,

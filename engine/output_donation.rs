@@ -24,7 +24,7 @@ impl Drop for Noted {
     }
 }
 
-/// Computes the row of an in-place op of `t`, whose result may lie in `t` itself.
+/// Computes the row of an in-place op of `t`, whose result may be in `t` itself.
 pub(crate) fn computed(t: &Tensor, schema: &'static Schema, row: impl FnOnce() -> Result<Tensor>) -> Result<Tensor> {
     if crate::graph::recording()
         || !schema.primitive

@@ -136,7 +136,7 @@ impl Tensor {
         self.0.storage.device()
     }
 
-    /// Do the elements lie in row-major order without gaps?
+    /// Are the elements in row-major order without gaps?
     pub fn is_contiguous(&self) -> bool {
         self.layout().is_contiguous()
     }

@@ -30,7 +30,7 @@ def licence() -> str | None:
                 text = (folder / name).read_text(encoding="utf-8")
             except (OSError, UnicodeDecodeError):
                 continue
-            # A licence of something else may lie in a folder above.
+            # A licence of something else may be in a folder above.
             if len(text) >= WHOLE and "PYTHON SOFTWARE FOUNDATION LICENSE" in text.upper():
                 return text
     return None

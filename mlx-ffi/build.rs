@@ -105,7 +105,7 @@ fn find_mlx() -> Outcome<PathBuf> {
     }
     Err(match named {
         Some(dir) => {
-            format!("MLX_DIR is {} but no {library} lies there: point it at MLX {MLX_VERSION}.", dir.display())
+            format!("MLX_DIR is {} but there is no {library} in it: point it at MLX {MLX_VERSION}.", dir.display())
         }
         None => format!(
             "MLX {MLX_VERSION} not found: run `make vendor`, or set MLX_DIR to the folder with its include/ and lib/."
@@ -119,7 +119,7 @@ fn find_mlx_c() -> Outcome<PathBuf> {
         return if dir.join("mlx/c/ops.h").exists() {
             Ok(dir)
         } else {
-            Err(format!("MLX_C_DIR is {} but no mlx/c/ops.h lies there.", dir.display()))
+            Err(format!("MLX_C_DIR is {} but there is no mlx/c/ops.h in it.", dir.display()))
         };
     }
     let package = package_from_metadata().or_else(package_from_registry);
@@ -128,7 +128,7 @@ fn find_mlx_c() -> Outcome<PathBuf> {
     })
 }
 
-/// Asks cargo, offline, where the package lies.
+/// Asks cargo, offline, where the package is.
 fn package_from_metadata() -> Option<PathBuf> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)

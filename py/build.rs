@@ -1,4 +1,4 @@
-//! Gives the extension its run path. Installed, it finds MLX and OpenBLAS as their wheels lay beside it in
+//! Gives the extension its run path. Installed, it finds MLX and OpenBLAS as their wheels are beside it in
 //! site-packages; built for development (without the feature `portable`), also where the engine was linked to them.
 
 use std::env;

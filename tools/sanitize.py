@@ -8,7 +8,7 @@ ubsan     C++ with UndefinedBehaviorSanitizer, Rust with its checks of overflow 
 miri      the modules that call no foreign code (the component miri); without a nightly it says so and does nothing
 valgrind  memcheck over the sweep, which also sees what MLX and OpenBLAS read and write
 
-What is suppressed stands in tools/sanitizers/, each with its reason. Builds lie in target/asan and so on.
+What is suppressed stands in tools/sanitizers/, each with its reason. Builds are in target/asan and so on.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-//! Gradients that leaves keep: a walk's end adds to them.
+//! Gradients that leaves keep: a backward pass's end adds to them.
 //!
-//! Invariants: a leaf's gradient lies as PyTorch's does, and walks in several threads may meet at one leaf.
+//! Invariants: a leaf's gradient has PyTorch's strides, and backward passes in several threads may meet at one leaf.
 
 use super::with_grad;
 use crate::{sparse, Result, Scalar, Tensor};
@@ -12,8 +12,8 @@ fn takes_writes(g: &Tensor) -> bool {
     !g.is_sparse() && !g.is_batched() && !g.is_inference() && !g.layout().may_overlap()
 }
 
-/// Does a gradient lie as that of this leaf is to: as the leaf does, or row-major where the leaf has gaps or repetitions?
-fn lies_as(g: &Tensor, leaf: &Tensor) -> bool {
+/// Has a gradient the layout of this leaf's: that of the leaf, or row-major where the leaf has gaps or repetitions?
+fn has_leaf_layout(g: &Tensor, leaf: &Tensor) -> bool {
     match leaf.layout() {
         like if like.is_contiguous() || !like.is_dense() || g.is_sparse() || g.is_batched() => g.is_contiguous(),
         like => (0..like.ndim()).all(|i| like.shape[i] == 1 || like.strides[i] == g.strides()[i]),
@@ -22,7 +22,7 @@ fn lies_as(g: &Tensor, leaf: &Tensor) -> bool {
 
 /// Adds to a leaf's gradient. The first one is kept as it is where nothing else holds it.
 ///
-/// Walks in several threads may meet at one leaf: a sum takes a gradient's place only if that has not changed meanwhile.
+/// Backward passes in several threads may meet at one leaf: a sum takes a gradient's place only if that has not changed meanwhile.
 pub(super) fn accumulate(leaf: &Tensor, g: Tensor, create_graph: bool) -> Result<()> {
     loop {
         let old = leaf.grad();
@@ -48,7 +48,7 @@ pub(super) fn accumulate(leaf: &Tensor, g: Tensor, create_graph: bool) -> Result
                 let _name = super::modes::named("copy_");
                 g.copy_lying_as(leaf)?
             }
-            None if g.is_unshared() && (lies_as(&g, leaf) || !super::modes::layout_enforced()) => g.detach()?,
+            None if g.is_unshared() && (has_leaf_layout(&g, leaf) || !super::modes::layout_enforced()) => g.detach()?,
             // An expanded or shared gradient must not be seen through another's in-place write.
             None => g.detach()?.copy_lying_as(leaf)?,
         };

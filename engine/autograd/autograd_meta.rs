@@ -1,6 +1,6 @@
 //! A tensor's place on the tape: its edge, what it has as a leaf, and what it is a view of.
 //!
-//! A tensor with an edge is a result; without one it is a leaf, whose gradient, hooks and node that adds to it lie here.
+//! A tensor with an edge is a result; without one it is a leaf, whose gradient, hooks and node that adds to it are here.
 
 use super::forward::Tangent;
 use super::hooks::Extra;
@@ -253,7 +253,7 @@ impl Auto {
         Arc::clone(&self.state.lock().leaf.get_or_insert_default().extra)
     }
 
-    /// The node that adds to this leaf: one at a time, so that a walk meets it once.
+    /// The node that adds to this leaf: one at a time, so that a backward pass meets it once.
     pub(crate) fn accumulate_node(&self, make: impl FnOnce() -> Arc<Node>) -> Arc<Node> {
         let mut state = self.state.lock();
         let leaf = state.leaf.get_or_insert_default();

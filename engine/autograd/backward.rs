@@ -21,12 +21,12 @@ use std::collections::hash_map::Entry;
 use std::collections::{BinaryHeap, HashSet};
 use std::sync::Arc;
 
-/// What is left after a walk.
+/// What is left after a backward pass.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BackwardOptions {
-    /// Keep the saved tensors, for another walk.
+    /// Keep the saved tensors, for another backward pass.
     pub graph: bool,
-    /// Record the walk, for gradients of gradients. Keeps the graph too.
+    /// Record the backward pass, for gradients of gradients. Keeps the graph too.
     pub create_graph: bool,
 }
 
@@ -99,7 +99,7 @@ pub fn grad(
     grad_since(0, outputs, inputs, grads, keep)
 }
 
-/// [`grad`] where nothing that this thread recorded before node number `since` leads to an input: it is not walked.
+/// [`grad`] where nothing that this thread recorded before node number `since` leads to an input: it is not visited.
 pub(crate) fn grad_since(
     since: u64,
     outputs: &[Tensor],
@@ -112,7 +112,7 @@ pub(crate) fn grad_since(
     gradients(inputs, roots("grad", outputs, grads, keep)?, keep, wanted)
 }
 
-/// [`grad`] by inputs none of which leads to another, as those that transforms make: what lies behind them is not walked.
+/// [`grad`] by inputs none of which leads to another, as those that transforms make: what is behind them is not visited.
 ///
 /// # Errors
 /// As [`grad`].
@@ -207,7 +207,7 @@ fn roots(
     tensors.iter().zip(grads).map(root).collect()
 }
 
-/// The gradients that a walk is for, the number of the first node that can lead there, and the nodes behind which none of them
+/// The gradients that a backward pass is for, the number of the first node that can lead there, and the nodes behind which none of them
 /// is.
 #[derive(Clone, Copy)]
 struct InputMask<'a> {
@@ -216,7 +216,7 @@ struct InputMask<'a> {
     ends: Option<&'a HashSet<*const Node, Build>>,
 }
 
-/// Where a walk goes on from a node.
+/// Where a backward pass goes on from a node.
 fn edges_of<'n>(node: &'n Arc<Node>, wanted: Option<InputMask<'_>>) -> &'n [Option<Edge>] {
     match wanted.and_then(|w| w.ends) {
         Some(ends) if ends.contains(&key(node)) => &[],
@@ -312,7 +312,7 @@ fn walk_recorded(
     while let Some(Ready(node)) = ready.pop() {
         let grads = incoming.remove(&key(&node)).unwrap_or_default();
         let reached = grads.iter().any(Option::is_some);
-        // Where the walk is for some gradients only, a node makes those that lead to them.
+        // Where the backward pass is for some gradients only, a node makes those that lead to them.
         let edges = edges_of(&node, wanted);
         let leads: Option<SmallVec<[bool; 4]>> = useful
             .as_ref()

@@ -134,7 +134,7 @@ pub fn custom(outputs: &[Tensor], record: Record<'_>) -> Result<Option<GraphNode
 }
 
 /// Puts `out`, computed without recording, on the tape as what a step of that name makes of `inputs`. `backward`
-/// says what goes back to each of them.
+/// gives the gradient of each of them.
 pub(super) fn step(out: &Tensor, name: &str, inputs: &[&Tensor], backward: Backward) -> Result<()> {
     // The tape knows only what `vmap` computes with.
     let bare = |mut t: &Tensor| {
@@ -150,7 +150,7 @@ pub(super) fn step(out: &Tensor, name: &str, inputs: &[&Tensor], backward: Backw
 }
 
 /// Puts `out`, computed without recording, on the tape as what a step of that name makes of `inputs`, through which no
-/// gradient goes back: it reports `refusal`.
+/// gradient is asked for: it reports `refusal`.
 ///
 /// # Errors
 /// [`Error::NotImplemented`] where an input carries a tangent, which nothing carries on either.
@@ -303,7 +303,7 @@ pub(crate) fn tied(g: Tensor, of: &Arc<Node>, i: usize) -> Tensor {
 }
 
 /// What an op is to read of `t` that writes over it: `t` itself, unless it shows windows that overlap. PyTorch writes the
-/// gradient of such an op over that of the tensor in which the windows lie, where the gradient of what reads them is added up;
+/// gradient of such an op over that of the tensor in which the windows are, where the gradient of what reads them is added up;
 /// so of each element the last one that shows it is followed.
 pub fn rewritten(t: &Tensor) -> Option<Tensor> {
     if t.0.auto.view.is_none() || !t.layout().may_overlap() || t.layout().repeats() || !grad_enabled() {

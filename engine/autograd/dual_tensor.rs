@@ -6,7 +6,7 @@ use super::modes;
 use crate::tensor::signed;
 use crate::{batching, Error, Result, Tensor};
 
-/// A dual tensor: a view of `primal` that carries `tangent`, itself where it lies as the primal does, so that writes
+/// A dual tensor: a view of `primal` that carries `tangent`, itself where it has the layout of the primal, so that writes
 /// to the dual tensor are seen there.
 ///
 /// ```
@@ -100,7 +100,7 @@ pub fn unpack_dual(t: &Tensor) -> Result<(Tensor, Option<Tensor>)> {
     Ok((primal, found))
 }
 
-/// A tangent for `t`: the tensor itself where it lies as `t` does, in a storage as large, else a copy that does. So what views
+/// A tangent for `t`: the tensor itself where it has the layout of `t`, in a storage as large, else a copy that does. So what views
 /// show of the storage beyond `t` has a tangent, too, and it is nobody else's.
 fn laid_as(v: &Tensor, t: &Tensor) -> Result<Tensor> {
     let samples = v.is_batched() || t.is_batched();

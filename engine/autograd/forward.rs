@@ -226,8 +226,9 @@ pub(crate) fn record<F: FnOnce(Prim) -> Result<Tensor>>(prim: Prim, inputs: &[&T
         return Ok(out);
     }
     let made = crate::autocast::without(|| around_tangents(|| pushed(&same, inputs, &out, &given)))?;
-    let lies = made.is_unshared() && made.strides() == out.strides() && made.storage_numel() == out.storage_numel();
-    let own = if lies { made } else { around_tangents(|| copied_as(&made, &out))? };
+    let same_layout =
+        made.is_unshared() && made.strides() == out.strides() && made.storage_numel() == out.storage_numel();
+    let own = if same_layout { made } else { around_tangents(|| copied_as(&made, &out))? };
     put(&out, Some(own), false);
     // Gradient rules that ask for the result get it with its tangents.
     if let Some(edge) = out.0.auto.own_edge() {
@@ -443,7 +444,7 @@ fn write_here(t: &Tensor, value: &Tensor) -> Result<()> {
     }
 }
 
-/// A tangent for `base` of zeros, or a copy of the `former` one, into which parts of `new` can be written: it lies in memory
+/// A tangent for `base` of zeros, or a copy of the `former` one, into which parts of `new` can be written: it is in memory
 /// as `base` does, and is batched where `new` is.
 fn room_as(base: &Tensor, former: Option<Tensor>, new: &Tensor) -> Result<Tensor> {
     let Some(former) = former else {
@@ -463,7 +464,7 @@ fn room_as(base: &Tensor, former: Option<Tensor>, new: &Tensor) -> Result<Tensor
     copied_as(&batching::levels_of(new).iter().rev().try_fold(former, wide)?, base)
 }
 
-/// Zeros that lie in memory as `t` does, from the same place of their storage on.
+/// Zeros that are in memory as `t` is, from the same place of their storage on.
 pub(super) fn zeros_as(t: &Tensor, dtype: DType) -> Result<Tensor> {
     if t.is_contiguous() && t.storage_numel() == t.numel() {
         return Tensor::full_of(t.shape(), Scalar::ZERO, dtype, t.device());

@@ -13,7 +13,7 @@ use std::any::Any;
 use std::borrow::Cow;
 use std::sync::{Arc, Weak};
 
-/// A step of the tape, held: what computes the gradients of one op's inputs from those of its results.
+/// A node of the graph, held: what computes the gradients of one op's inputs from those of its results.
 #[derive(Clone)]
 pub struct GraphNode(pub(crate) Arc<Node>);
 

@@ -106,7 +106,7 @@ impl Extra {
         }
     }
 
-    /// Is there nothing for a walk to do?
+    /// Is there nothing for a backward pass to do?
     pub(super) fn is_empty(&self) -> bool {
         self.0.lock().as_ref().is_none_or(|parts| parts.hooks.is_empty() && parts.retained.is_empty())
     }

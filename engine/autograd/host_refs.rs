@@ -50,7 +50,7 @@ struct Walk {
 }
 
 impl Drop for Walk {
-    /// Where another thread gave up its reference meanwhile, the walk's is the last one: it is leaked, since dropping what it
+    /// Where another thread gave up its reference meanwhile, the traversal's is the last one: it is leaked, since dropping what it
     /// holds could run code of the language, which a collector forbids.
     fn drop(&mut self) {
         for (_, (part, _)) in self.met.drain() {
@@ -67,7 +67,7 @@ impl Walk {
         let at = Arc::as_ptr(node) as usize;
         let (_, found) = self.met.entry(at).or_insert_with(|| (Part::Node(Arc::clone(node)), 0));
         *found += 1;
-        // The walk itself has one.
+        // The traversal itself has one.
         if *found + 1 == Arc::strong_count(node) {
             self.owned.push(at);
         }
@@ -115,7 +115,7 @@ impl Walk {
         }
         drop(saved);
         visit(Holder::Saved(node));
-        // The node that adds to a leaf may be found through the leaf, by threads that the walk knows nothing of.
+        // The node that adds to a leaf may be found through the leaf, by threads that the traversal knows nothing of.
         if !matches!(node.kind, Kind::Accumulate(_)) {
             visit(Holder::Extra(&node.extra));
         }
@@ -142,7 +142,7 @@ impl Walk {
     }
 }
 
-/// What a tensor owns, for the walk.
+/// What a tensor owns, for the traversal.
 pub(super) enum OwnedPart<'a> {
     Node(&'a Arc<Node>),
     Tensor(&'a Tensor),
@@ -219,7 +219,7 @@ impl Holder<'_> {
         }
     }
 
-    /// What is to be dropped when the walk is over, since dropping runs code of the language.
+    /// What is to be dropped when the traversal is over, since dropping runs code of the language.
     fn take(&self) -> Option<Box<dyn Any>> {
         match self {
             Holder::Extra(extra) => extra.take_hosts(),

@@ -1,10 +1,10 @@
 //! The dynamic tape: what was computed from what, and the gradients that follow.
 //!
-//! `node` is the graph, `auto` a tensor's place on it, `record` writes it while ops run, `run` walks it backwards, `hooks`
-//! watch, `copy_slices` goes back through writes, `custom` adds functions with gradients of their own, `graph` shows it as
+//! `node` is the graph, `autograd_meta` a tensor's place on it, `record` writes it while ops run, `backward` runs
+//! it, `hooks` watch, `copy_slices` has the gradients of writes, `custom` adds functions with gradients of their own, `graph` shows it as
 //! `compat` says, `host_refs` tells garbage collectors what its hooks hold, `forward` carries
-//! tangents along, at the `levels` that are open, `reach` knows what leaf a history goes back to.
-//! Rules stand in the op table and are written in tensor ops, so with `create_graph` the walk is itself recorded. No walk and no
+//! tangents along, at the dual levels of `dual_level`, `transform_leaf` finds the leaf that a history leads to.
+//! Rules stand in the op table and are written in tensor ops, so with `create_graph` the backward pass is itself recorded. No backward pass and no
 //! drop recurses.
 
 mod accumulate;

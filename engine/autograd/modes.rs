@@ -40,7 +40,7 @@ struct Tape {
     next: Cell<u64>,
 }
 
-/// Must the first gradient of a leaf that this thread makes lie as the leaf does?
+/// Must the first gradient of a leaf that this thread makes have the layout of the leaf?
 pub fn layout_enforced() -> bool {
     LAYOUT.get()
 }
@@ -221,8 +221,8 @@ impl OpScope {
         change(from, |called| OpCall { name: to, ..called });
     }
 
-    /// Says of what was called by `from` that it piecewise_linear, as rows do that always do.
-    pub(crate) fn bend(from: &str) {
+    /// Says of what was called by `from` that it is piecewise linear, as the rows are that always are.
+    pub(crate) fn mark_piecewise_linear(from: &str) {
         change(from, |called| OpCall { given: called.given | piecewise_linear(true), ..called });
     }
 
@@ -252,7 +252,7 @@ thread_local! {
     static GRAD_LAYOUT: Cell<GradLayoutRule> = const { Cell::new(GradLayoutRule::AsMade) };
 }
 
-/// How gradients of the inputs of what is recorded are to lie.
+/// The layout of the gradients of recorded inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GradLayoutRule {
     /// As the rules make them.
@@ -267,13 +267,13 @@ pub(crate) enum GradLayoutRule {
     AsInput,
 }
 
-/// While it lives, gradients of the inputs of what the thread records are brought to lie so: for ops made of others whose
-/// rules give them otherwise than PyTorch's one rule does. Nothing is copied where they lie so already.
+/// While it lives, gradients of the inputs of what the thread records are brought to have that layout: for ops made of others whose
+/// rules give them otherwise than PyTorch's one rule does. Nothing is copied where they have that layout already.
 pub(crate) struct GradLayoutGuard(GradLayoutRule);
 
 impl GradLayoutGuard {
-    pub(crate) fn set(lay: GradLayoutRule) -> GradLayoutGuard {
-        GradLayoutGuard(GRAD_LAYOUT.replace(lay))
+    pub(crate) fn set(rule: GradLayoutRule) -> GradLayoutGuard {
+        GradLayoutGuard(GRAD_LAYOUT.replace(rule))
     }
 }
 
@@ -283,12 +283,12 @@ impl Drop for GradLayoutGuard {
     }
 }
 
-/// The tensor itself, or, where a gradient may come back to it, a view of all of it that has the gradient brought to lie so.
-pub(crate) fn with_grad_layout(t: &Tensor, lay: GradLayoutRule) -> Result<Tensor> {
+/// The tensor itself, or, where a gradient may come back to it, a view of all of it that has the gradient brought to have that layout.
+pub(crate) fn with_grad_layout(t: &Tensor, rule: GradLayoutRule) -> Result<Tensor> {
     if !(grad_enabled() && t.requires_grad()) {
         return Ok(t.clone());
     }
-    let _lies = GradLayoutGuard::set(lay);
+    let _layout = GradLayoutGuard::set(rule);
     crate::ops::view::permute_axes(t, &(0..t.ndim()).collect::<crate::shape::Axes>())
 }
 

@@ -59,11 +59,11 @@ pub(crate) struct InputMeta {
     pub(crate) shape: Shape,
     pub(crate) dtype: DType,
     pub(crate) device: Device,
-    /// How the gradient is to lie, where the rule may give it otherwise than PyTorch does. Seldom, so in memory of its own.
+    /// The layout of the gradient, where the rule may give it otherwise than PyTorch does. Seldom, so in memory of its own.
     pub(crate) layout: Option<Box<GradLayout>>,
 }
 
-/// How a gradient is to lie in memory.
+/// The layout of a gradient.
 #[derive(Clone)]
 pub(crate) enum GradLayout {
     /// Each element in a place of its own, without gaps.
@@ -75,9 +75,9 @@ pub(crate) enum GradLayout {
 }
 
 impl GradLayout {
-    /// How the gradient of an input is to lie; `None` as the rule makes it.
-    fn of(t: &Tensor, lay: GradLayoutRule) -> Option<GradLayout> {
-        Some(match lay {
+    /// The layout of the gradient of an input; `None` as the rule makes it.
+    fn of(t: &Tensor, rule: GradLayoutRule) -> Option<GradLayout> {
+        Some(match rule {
             GradLayoutRule::AsMade => return None,
             GradLayoutRule::Dense => GradLayout::Dense,
             GradLayoutRule::RowMajor => GradLayout::In(MemoryFormat::Contiguous),
@@ -116,7 +116,7 @@ impl InputMeta {
         }
     }
 
-    /// Of an input of a linear map: PyTorch multiplies by the transposed weight, and gives what lies by columns a gradient
+    /// Of an input of a linear map: PyTorch multiplies by the transposed weight, and gives what is column-major a gradient
     /// that does.
     pub(crate) fn of_factor(i: usize, t: &Tensor) -> InputMeta {
         let columns = match (i, t.shape(), t.strides()) {
@@ -260,7 +260,7 @@ pub(crate) struct Saved {
     pub(crate) freed: bool,
 }
 
-/// One step of the tape.
+/// One node of the graph.
 pub(crate) struct Node {
     pub(crate) kind: Kind,
     /// The op that the user called, where it is made of this and other primitives.
@@ -404,7 +404,7 @@ impl Drop for Node {
         self.unlink(&mut stack);
         while let Some(owned) = stack.pop() {
             match owned {
-                // A leaf knows of the node that adds to it, so that it could not be emptied where it lies; it holds nothing.
+                // A leaf knows of the node that adds to it, so that it could not be emptied in place; it holds nothing.
                 Owned::Node(node) if matches!(node.kind, Kind::Accumulate(_)) => drop(node),
                 Owned::Node(node) => if_last(node, |node| node.unlink(&mut stack)),
                 Owned::Tensor(t) => if_last(t.0, |inner| inner.auto.unlink(&mut stack)),
@@ -413,13 +413,13 @@ impl Drop for Node {
     }
 }
 
-/// Drops a handle, after `f` where it is the last one. Where it lies, if that may be: nodes are large, and moving one out costs
+/// Drops a handle, after `f` where it is the last one. In place, if that may be: nodes are large, and moving one out costs
 /// more than all else here.
 pub(super) fn if_last<T>(mut handle: Arc<T>, f: impl FnOnce(&mut T)) {
     if let Some(last) = Arc::get_mut(&mut handle) {
         return f(last);
     }
-    // Somebody knows of it without keeping it, or lets go of it at this moment.
+    // Somebody knows of it without keeping it, or releases it at this moment.
     if let Some(mut last) = Arc::into_inner(handle) {
         f(&mut last);
     }
@@ -445,7 +445,7 @@ impl<'a> Ctx<'a> {
     /// The gradient of the result.
     #[allow(clippy::unreachable)] // See below.
     pub(crate) fn g(&self) -> &Tensor {
-        // The walk visits a node only with a gradient for its (single) result.
+        // The backward pass visits a node only with a gradient for its (single) result.
         self.grads.iter().flatten().next().unwrap_or_else(|| unreachable!("a node is walked with a gradient"))
     }
 

@@ -40,7 +40,7 @@ fn asks_others(t: &Tensor) -> bool {
     recorded(t) || t.0.auto.view.as_ref().is_some_and(|view| shows(t, view))
 }
 
-/// Has `t` a gradient of its own, as a leaf or by a step of the tape?
+/// Has `t` a gradient of its own, as a leaf or by a node of the graph?
 fn recorded(t: &Tensor) -> bool {
     if t.0.auto.view.is_some() {
         refresh(t);
@@ -340,7 +340,7 @@ pub fn custom_view(out: &Tensor, is_input: bool, several: bool) -> Result<Tensor
     Ok(Tensor::with_auto(out.storage().clone(), auto))
 }
 
-/// The pieces that [`record_pieces`] has just made as tensors that are no views, though they lie in one storage: writes are
+/// The pieces that [`record_pieces`] has just made as tensors that are no views, though they are in one storage: writes are
 /// counted for each alone, and the tape sees none of the others'.
 pub(crate) fn apart(pieces: Vec<Tensor>) -> Vec<Tensor> {
     let alone = |t: Tensor| {

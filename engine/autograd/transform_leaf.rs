@@ -1,4 +1,4 @@
-//! Which leaf a history goes back to: what transforms ask of results, at every call and at each `.data`.
+//! Which leaf a history leads to: what transforms ask of results, at every call and at each `.data`.
 //!
 //! The answer stays with each step that was looked at, so that a loop which asks in every round looks at each step once.
 

@@ -1,4 +1,4 @@
-//! Gradients in the shape and dtype of what they are of: rules need not know about broadcasting and promotion.
+//! Sums gradients over the dimensions that broadcasting added, and casts them to the dtype of their input.
 
 use super::grad_dtype;
 use super::node::{Edge, GradLayout, Grads, InputMeta, Node};
@@ -30,14 +30,14 @@ pub(super) fn unbroadcast_all(node: &Node, made: Grads) -> Result<Grads> {
     made.into_iter().enumerate().map(to).collect()
 }
 
-/// The sum over the dimensions that broadcasting `shape` had added or stretched.
+/// The sum over the dimensions that broadcasting `shape` had added or expanded.
 fn sum_to_shape(g: &Tensor, shape: &[usize]) -> Result<Tensor> {
     let lead = g.ndim().checked_sub(shape.len()).ok_or_else(|| {
         Error::shape("backward", "a gradient has fewer dimensions than its tensor", &[g.shape(), shape])
     })?;
-    let stretched = |(i, &n): (usize, &usize)| (shape[i] == 1 && n != 1).then_some((i + lead) as isize);
+    let expanded = |(i, &n): (usize, &usize)| (shape[i] == 1 && n != 1).then_some((i + lead) as isize);
     let dims: Vec<isize> =
-        (0..lead as isize).chain(g.shape()[lead..].iter().enumerate().filter_map(stretched)).collect();
+        (0..lead as isize).chain(g.shape()[lead..].iter().enumerate().filter_map(expanded)).collect();
     let sum = if dims.is_empty() { g.clone() } else { g.sum(Some(&dims), true, None)? };
     reshape_to(&sum, shape)
 }

@@ -64,7 +64,7 @@ impl Archive {
 
     fn bytes(&mut self, at: u64, len: u64) -> Result<Vec<u8>> {
         if at.checked_add(len).is_none_or(|end| end > self.len) {
-            return Err(self.damaged("a part of it lies outside of the file"));
+            return Err(self.damaged("a part of it is outside of the file"));
         }
         let mut bytes = filled(0, usize::try_from(len).map_err(|_| self.damaged("a part of it is too large"))?)?;
         self.file.seek(SeekFrom::Start(at)).map_err(|e| Error::io(&self.path, e))?;

@@ -45,7 +45,7 @@ impl Region {
         Region { nodes, places }
     }
 
-    /// The edges that leave it, each once: those of the result's step in their order, what lies behind a step in its place.
+    /// The edges that leave it, each once: those of the result's step in their order, what is behind a step in its place.
     fn leaving(&self) -> Vec<Edge> {
         let mut found: Vec<Edge> = Vec::new();
         #[allow(clippy::disallowed_methods)] // As many as nodes that are there.

@@ -120,7 +120,7 @@ fn memory_order(layouts: &[&Layout], shape: &[usize]) -> Axes {
 }
 
 /// The order of dimensions in memory, outermost first, that an element-wise op gives its result of `shape`, where that is
-/// not row-major, with the order that leads back. As in PyTorch it is the one in which the operands lie.
+/// not row-major, with the order that leads back. As in PyTorch it is the one in which the operands are.
 #[inline]
 pub fn common_order(operands: &[&Layout], shape: &[usize]) -> Option<(Axes, Axes)> {
     let whole = operands.iter().find(|x| x.ndim() > 0).filter(|_| !shape.contains(&0))?;
@@ -141,7 +141,7 @@ pub fn common_order(operands: &[&Layout], shape: &[usize]) -> Option<(Axes, Axes
 }
 
 impl Layout {
-    /// Does each element lie at a place of its own, and are there no gaps?
+    /// Is each element at a place of its own, and are there no gaps?
     pub fn is_dense(&self) -> bool {
         let mut dims: SmallVec<[(usize, usize); 4]> =
             self.shape.iter().zip(&self.strides).filter(|&(&n, _)| n > 1).map(|(&n, &s)| (s, n)).collect();
@@ -180,7 +180,7 @@ impl Layout {
         memory_order(&[self], &self.shape)
     }
 
-    /// The strides of a dense copy whose dimensions lie in the same order.
+    /// The strides of a dense copy whose dimensions are in the same order.
     fn dense_strides(&self) -> Strides {
         if self.is_dense() {
             return self.strides.clone();
@@ -204,7 +204,7 @@ impl Layout {
         })
     }
 
-    /// Do the elements lie as the format says, without gaps?
+    /// Do the elements have the layout of the format, without gaps?
     pub fn is_contiguous_in(&self, format: MemoryFormat) -> bool {
         if matches!(format, MemoryFormat::Contiguous | MemoryFormat::Preserve) {
             return self.is_contiguous();

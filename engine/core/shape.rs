@@ -1,8 +1,8 @@
 //! Shapes, strides and the arithmetic on them.
 //!
-//! Depends on `error`. A [`Layout`] says where each element of a tensor lies in its storage, in units of elements;
+//! Depends on `error`. A [`Layout`] says where each element of a tensor is in its storage, in units of elements;
 //! on the GPU, whose arrays have a layout of their own, it is what PyTorch would report. Invariant: every index that a
-//! layout can produce lies inside the storage it was made for.
+//! layout can produce is inside the storage it was made for.
 
 use crate::error::{Error, Result};
 use smallvec::{smallvec, SmallVec};
@@ -18,7 +18,7 @@ pub type Slices = SmallVec<[SliceDim; 2]>;
 /// Dimension numbers, already wrapped into `0..ndim`.
 pub type Axes = SmallVec<[usize; 4]>;
 
-/// Where each element lies in the storage.
+/// Where each element is in the storage.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Sizes.
@@ -237,7 +237,7 @@ impl Layout {
         self.shape.len()
     }
 
-    /// Do the elements lie in row-major order without gaps (from `offset` on)?
+    /// Are the elements in row-major order without gaps (from `offset` on)?
     #[inline]
     pub fn is_contiguous(&self) -> bool {
         let mut step = 1;
@@ -380,7 +380,7 @@ impl Layout {
         Some(Layout { shape: inner.into(), strides: rest.iter().map(|s| s / 2).collect(), offset: self.offset / 2 })
     }
 
-    /// This layout in elements of another size; `None` where they do not lie so.
+    /// This layout in elements of another size; `None` where they do not have that layout.
     pub fn recast(&self, from: usize, to: usize) -> Option<Layout> {
         if from == to {
             return Some(self.clone());
@@ -406,7 +406,7 @@ impl Layout {
         }
         let mut out: Strides = smallvec![0; to.len()];
         let mut view = to.len();
-        // Runs of old dimensions that lie gap-free in memory, from the last to the first.
+        // Runs of old dimensions that are gap-free in memory, from the last to the first.
         let (mut run, mut filled) = (1, 1);
         let mut base = *self.strides.last()?;
         for d in (0..self.ndim()).rev() {

@@ -1,6 +1,6 @@
 //! Scaled dot-product attention over blocks of queries, so that the weights of all queries are never held at once.
 //!
-//! Depends on `blas`, `matmul` for reading matrices where they lie, and `fused` for softmax. 16-bit floats are computed
+//! Depends on `blas`, `matmul` for reading matrices in place, and `fused` for softmax. 16-bit floats are computed
 //! with in `float32`. Invariant: as the composition in `ops/attention.rs`; a query that may look nowhere gets zeros.
 
 use super::blas::{gemm_here, Matrix, Product};
@@ -26,7 +26,7 @@ pub fn attention(inputs: &[&CpuArray], causal: bool, scale: f64, out: &Meta) -> 
     }
 }
 
-/// A batch of matrices, read where it lies.
+/// A batch of matrices, read in place.
 struct Matrices {
     array: CpuArray,
     ld: usize,

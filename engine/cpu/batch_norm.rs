@@ -1,6 +1,6 @@
-//! Standardisation of channels, as batch norm needs it, where they lie: each in as many pieces as the batch has samples.
+//! Standardisation of channels, as batch norm needs it, in place: each in as many pieces as the batch has samples.
 //!
-//! Depends on `simd`, `strided` and `fused`. Invariant: results lie in memory in the input's order.
+//! Depends on `simd`, `strided` and `fused`. Invariant: results are in memory in the input's order.
 
 use super::fused::{total, Compute, Float};
 use super::simd::{join, run, threads, Task, Wide};
@@ -15,7 +15,7 @@ const FIRST: usize = 512;
 /// Pieces shorter than this are not worth a loop of their own.
 const SHORT: usize = 16;
 
-/// How rows lie that are made of pieces.
+/// The layout of rows that are made of pieces.
 #[derive(Clone, Copy)]
 pub(super) struct Channels {
     /// Pieces of a row.
@@ -27,7 +27,7 @@ pub(super) struct Channels {
 }
 
 impl Channels {
-    /// Of an array whose last `dims` dimensions make the rows; `None` where rows do not lie so.
+    /// Of an array whose last `dims` dimensions make the rows; `None` where rows do not have that layout.
     pub(super) fn of(layout: &Layout, dims: usize) -> Option<Channels> {
         let lead = layout.ndim().checked_sub(dims)?;
         let part = |from: usize, to: usize| collapse((from..to).map(|d| (layout.shape[d], layout.strides[d])));
@@ -64,7 +64,7 @@ impl Channels {
     }
 }
 
-/// One row: standardised, scaled and shifted; or, of `g`, what goes back through that, and the sums that weight and bias get.
+/// One row: standardised, scaled and shifted; or, of `g`, the gradient through that, and the sums that weight and bias get.
 struct Row<'a, 'o, T: Wide> {
     x: &'a [T],
     g: Option<&'a [T]>,
@@ -144,7 +144,7 @@ impl<T: Wide<W: Compute>> Task for Row<'_, '_, T> {
         let Row { x, g, how, row, eps, by: [weight, bias], out } = self;
         let count = how.count();
         // One pass over the row: elements are measured from the mean of the first of them. As that is a mean of some, it
-        // lies so near the mean of all that the sum of squares loses little.
+        // is so near the mean of all that the sum of squares loses little.
         let first = how.row(x, row).next().unwrap_or_default();
         let first = &first[..first.len().min(FIRST)];
         let less = T::W::of(total(first, |x| x) / first.len() as f64);
@@ -187,7 +187,7 @@ impl<T: Wide<W: Compute>> Task for Row<'_, '_, T> {
     }
 }
 
-/// Rows less their mean over their deviation, scaled and shifted; of `g`, which lies as `x` does, what goes back through
+/// Rows less their mean over their deviation, scaled and shifted; of `g`, which has the layout of `x`, the gradient through
 /// that, with the sums over each row of `g` times what was standardised and of `g`, the gradients of weight and bias.
 pub(super) fn standardize<T: Float>(
     x: &CpuArray,

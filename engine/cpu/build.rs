@@ -82,7 +82,7 @@ fn find_openblas() -> Result<PathBuf, String> {
     }
     let found = places.iter().map(|p| p.join("lib")).find(|p| p.join(FILE).exists());
     found.and_then(|p| p.canonicalize().ok()).ok_or_else(|| match named {
-        Some(dir) => format!("OPENBLAS_DIR is {} but no lib/{FILE} lies there.", dir.display()),
+        Some(dir) => format!("OPENBLAS_DIR is {} but there is no lib/{FILE}.", dir.display()),
         None => {
             "OpenBLAS not found: run `make vendor`, or set OPENBLAS_DIR to the folder with scipy-openblas32's lib/."
                 .into()

@@ -22,16 +22,16 @@ pub fn copy(x: &CpuArray) -> Result<CpuArray> {
     })
 }
 
-/// Writes `src` over the elements that `dst` shows. The memory of a `spent` one, which nobody reads again, becomes `dst`'s
-/// where both are all there is in their buffers and lie alike.
-pub fn assign(dst: &CpuArray, src: &CpuArray, spent: bool) -> Result<()> {
+/// Writes `src` over the elements that `dst` shows. The memory of a `donated` one, which nobody reads again, becomes `dst`'s
+/// where both are all there is in their buffers and are alike.
+pub fn assign(dst: &CpuArray, src: &CpuArray, donated: bool) -> Result<()> {
     if dst.dtype() != src.dtype() {
         let why = "the source of a write must have the target's dtype";
         return Err(Error::dtype("assign", why, &[dst.dtype(), src.dtype()]));
     }
     refuse_read_only("assign", dst)?;
     let all = |x: &CpuArray| x.layout.is_dense() && x.numel() == x.buffer.len();
-    if spent && dst.layout == src.layout && all(dst) && all(src) && dst.buffer.swap(&src.buffer) {
+    if donated && dst.layout == src.layout && all(dst) && all(src) && dst.buffer.swap(&src.buffer) {
         dst.touch();
         return Ok(());
     }
@@ -47,7 +47,7 @@ pub fn assign(dst: &CpuArray, src: &CpuArray, spent: bool) -> Result<()> {
     Ok(())
 }
 
-/// An error where the elements lie in memory that must not be written to.
+/// An error where the elements are in memory that must not be written to.
 pub fn refuse_read_only(op: &'static str, x: &CpuArray) -> Result<()> {
     if x.buffer.writable() {
         return Ok(());

@@ -85,7 +85,7 @@ kernels! {
     ComplexAdd [Complex32 Complex64] |a, b| a + b;
     ComplexSub [Complex32 Complex64] |a, b| a - b;
     ComplexMul [Complex32 Complex64] |a, b| a * b;
-    // The sum makes 0 of -0. This is one instruction for a maximum; a choice between 0 and `x` that goes where `x` lay would be
+    // The sum makes 0 of -0. This is one instruction for a maximum; a choice between 0 and `x` that goes where `x` was would be
     // a masked store, which takes five times as long on some processors.
     Relu [f32 f64] |x| { let y = x + 0.0; if 0.0 > y { 0.0 } else { y } };
     Add [in Number] |a, b| a.add(b);

@@ -379,7 +379,7 @@ impl<T: Wide<W: Compute>, const LOG: bool> Task for Columns<'_, T, LOG> {
     }
 }
 
-/// Softmax of rows whose elements lie `inner` apart, without moving them.
+/// Softmax of rows whose elements are `inner` apart, without moving them.
 fn softmax_columns<T: Float, const LOG: bool>(x: &CpuArray, n: usize, inner: usize) -> Result<CpuArray> {
     /// Powers that are kept at once: with as much of the input and the output, the second cache level holds them.
     const KEPT: usize = 64 * BLOCK;

@@ -1,7 +1,7 @@
 //! Fused element-wise kernels: an interpreter that runs the ops' own loops over blocks that stay in the first cache level.
 //!
 //! Depends on `elementwise`, `compare`, `strided` and `simd`. Inputs are read where they are, block by block; what only the
-//! kernel itself needs lies in registers, blocks of scratch memory that results share by turns. Invariant: each instruction
+//! kernel itself needs is in registers, blocks of scratch memory that results share by turns. Invariant: each instruction
 //! runs the loop that the op runs by itself, so that results are the same bits.
 
 use super::compare::{choose, of_floats, of_truths};

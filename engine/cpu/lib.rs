@@ -173,7 +173,7 @@ impl CpuArray {
         Source::new(guard, &self.layout, shape)
     }
 
-    /// Itself where its elements lie row-major without gaps, else a copy that does.
+    /// Itself where its elements are row-major without gaps, else a copy that does.
     pub fn contiguous(&self) -> Result<CpuArray> {
         if self.layout.is_contiguous() {
             return Ok(self.clone());
@@ -219,7 +219,7 @@ impl CpuArray {
         Ok(CpuArray { buffer: Arc::new(buffer), layout, dtype, apart: None })
     }
 
-    /// An array of an MLX array's elements where they lie; `None` where they have to be copied.
+    /// An array of an MLX array's elements in place; `None` where they have to be copied.
     pub fn lent(lasting: mlx_ffi::HostLease, out: &Meta) -> Option<CpuArray> {
         let buffer = Arc::new(Buffer::lent(lasting, out.dtype)?);
         let layout = Layout::contiguous(&out.shape);
@@ -246,7 +246,7 @@ impl CpuArray {
         CpuBackend::index(&IndexOp::Flip { axes: flipped }, &[&array], &out)
     }
 
-    /// The whole buffer, for [`Buffer::offer`], where it is what the array shows, as it lies.
+    /// The whole buffer, for [`Buffer::offer`], where it is what the array shows, in its own layout.
     pub fn whole(&self) -> Option<&Buffer> {
         let all = self.numel() == self.buffer.len() && self.layout.offset == 0 && self.layout.is_contiguous();
         (all && self.dtype == self.buffer.dtype()).then_some(&*self.buffer)
@@ -463,8 +463,8 @@ impl Backend for CpuBackend {
         kernel(|| copy::nonzero(x))
     }
 
-    fn assign(dst: &CpuArray, src: &CpuArray, spent: bool) -> Result<()> {
-        kernel(|| copy::assign(dst, src, spent))
+    fn assign(dst: &CpuArray, src: &CpuArray, donated: bool) -> Result<()> {
+        kernel(|| copy::assign(dst, src, donated))
     }
 
     fn steps(batches: &[(Step, Vec<Vec<&CpuArray>>)]) -> Result<()> {

@@ -1,4 +1,4 @@
-//! The negative log-likelihood of class indices, and of logits of truth values, and what goes back through them, each in one pass.
+//! The negative log-likelihood of class indices, and of logits of truth values, and the gradients through them, each in one pass.
 //!
 //! Depends on `fused` and `index`. Sums go on in double precision. Invariant: a target that is no class and not ignored is an
 //! error before anything is read by it.

@@ -1,6 +1,6 @@
-//! Standardisation of rows, with the scale and shift of layer norm, and what goes back through it.
+//! Standardisation of rows, with the scale and shift of layer norm, and the gradient through it.
 //!
-//! Depends on `simd`, `fused` and `channels`. A row is worked on while it lies in the cache: its mean, its variance, then the
+//! Depends on `simd`, `fused` and `batch_norm`. A row is worked on while it is in the cache: its mean, its variance, then the
 //! results; on the way back the shares of weight and bias in the same pass. 16-bit floats are computed with in `float32`.
 //! Invariant: sums over rows are made of blocks of fixed size, so that they do not depend on the number of threads.
 
@@ -33,7 +33,7 @@ pub fn norm(op: &NormOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
     }
 }
 
-/// What goes back through [`NormOp::Affine`] from `g`: to the input, the weight and the bias.
+/// The gradient through [`NormOp::Affine`] from `g`: to the input, the weight and the bias.
 pub fn affine_gradients(g: &CpuArray, x: &CpuArray, weight: &CpuArray, dims: usize, eps: f64) -> Result<[CpuArray; 3]> {
     with_float!("layer_norm", x.dtype(), T => affine_back::<T>(g, x, weight, dims, eps))
 }

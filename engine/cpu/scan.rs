@@ -1,6 +1,6 @@
 //! Running sums, products and extrema along one dimension.
 //!
-//! Depends on `simd`. Floats accumulate in double precision. Invariant: an array is scanned row by row of what lies
+//! Depends on `simd`. Floats accumulate in double precision. Invariant: an array is scanned row by row of what is
 //! behind the axis, so that the inner loop is dense for every axis.
 
 use super::cast::cast;

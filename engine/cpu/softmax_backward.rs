@@ -1,4 +1,4 @@
-//! What goes back through softmax, in one pass over the rows.
+//! The gradient through softmax, in one pass over the rows.
 //!
 //! Depends on `simd` and `fused`. 16-bit floats are computed with in `float32`. Invariant: each agrees with the composite of
 //! plain ops that its row in the table states.

@@ -1,7 +1,7 @@
 //! Walking over arrays of any layout in the row-major order of the result.
 //!
 //! Depends on `simd` and `shape`. A kernel sees dense slices or single values, or rows of either where an operand broadcasts
-//! (`Arg::Rows`): what is dense is handed over as it lies, all else is gathered block by block. Invariant: no kernel ever sees
+//! (`Arg::Rows`): what is dense is handed over in its own layout, all else is gathered block by block. Invariant: no kernel ever sees
 //! elements with a stride.
 
 use super::simd::{fill, threads, Arg, Rows};
@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 const BLOCK: usize = 512;
 /// Dense runs shorter than this are gathered into blocks, to call kernels less often.
 const SHORT: usize = 128;
-/// Elements of a row that is broadcast which lie side by side in a copy, about as often as they fit, for the same reason; they
+/// Elements of a row that is broadcast which are adjacent in a copy, about as often as they fit, for the same reason; they
 /// stay in the first cache level.
 const REPEATED: usize = 1024;
 
@@ -38,7 +38,7 @@ pub fn collapse(dims: impl IntoIterator<Item = (usize, usize)>) -> Dims {
     out
 }
 
-/// An operand: where its elements lie, seen under the shape of the result.
+/// An operand: where its elements are, seen under the shape of the result.
 pub struct Source<'a, T> {
     data: &'a [T],
     dims: Dims,
@@ -58,7 +58,7 @@ impl<'a, T: Copy> Source<'a, T> {
         Source { data, dims, offset }
     }
 
-    /// The same elements; a short row that comes again and again lies in `room` more than once.
+    /// The same elements; a short row that comes again and again is in `room` more than once.
     fn repeated<'b>(&self, room: &'b mut Vec<T>) -> Source<'b, T>
     where
         'a: 'b,
@@ -157,7 +157,7 @@ impl<'a, T: Copy> Cursor<'a, '_, T> {
         }
     }
 
-    /// The next `len` elements: as they lie where they are dense, else gathered.
+    /// The next `len` elements: in their own layout where they are dense, else gathered.
     #[inline]
     pub fn take(&mut self, len: usize) -> Arg<'_, T> {
         let data = self.data;
@@ -367,7 +367,7 @@ pub fn copy_to<T: Copy + Send + Sync>(source: &Source<T>, out: &mut [T]) {
 /// Up to `WIDE` lines of `TILE` elements become columns of `TILE` rows of `n` elements, from `column` on.
 ///
 /// The lines are often a power of 2 apart, so that they share few places in the first cache level: each is read once, into a
-/// block where they lie one behind another.
+/// block where they are one behind another.
 fn transpose_band<'a, T: Copy + 'a>(
     lines: impl ExactSizeIterator<Item = &'a [T]>,
     rows: &mut [T],
@@ -402,7 +402,7 @@ pub fn write_to<T: Copy + Send + Sync>(source: &Source<T>, data: &mut [T], layou
     for _ in 0..total / n {
         let out = &mut data[to.offset..];
         match (from.take(n), s) {
-            // Elements that lie in one place: the last one stays.
+            // Elements that are in one place: the last one stays.
             (x, 0) => out[0] = x.at(n - 1),
             (Arg::Slice(x), 1) => out[..n].copy_from_slice(x),
             (Arg::Slice(x), _) => out.iter_mut().step_by(s).zip(x).for_each(|(o, x)| *o = *x),

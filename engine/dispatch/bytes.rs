@@ -62,7 +62,7 @@ pub(crate) fn from_bytes(bytes: &[u8], meta: &Meta, device: Device) -> Result<St
     Ok(storage)
 }
 
-/// Hands over the elements as row-major bytes, without a copy where they lie so. Evaluates.
+/// Hands over the elements as row-major bytes, without a copy where they have that layout. Evaluates.
 fn with_bytes(x: &Tensor, f: &mut dyn FnMut(&[u8])) -> Result<()> {
     fn run<B: Wrapped>(x: &Tensor, f: &mut dyn FnMut(&[u8])) -> Result<()> {
         B::with_bytes(arrays::<B>("to_bytes", &[x])?[0], f)

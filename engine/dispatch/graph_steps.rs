@@ -11,13 +11,13 @@ use lucid_ir::ops::transfer::TransferOp;
 use lucid_mlx::GpuBackend;
 use smallvec::SmallVec;
 
-/// Runs a primitive of a graph on arrays of one device; the tape sees nothing of it. `spent` as in [`execute`].
-pub(crate) fn run(prim: &Prim, inputs: &[&Tensor], meta: &Meta, device: Device, spent: bool) -> Result<Storage> {
+/// Runs a primitive of a graph on arrays of one device; the tape sees nothing of it. `donated` as in [`execute`].
+pub(crate) fn run(prim: &Prim, inputs: &[&Tensor], meta: &Meta, device: Device, donated: bool) -> Result<Storage> {
     crate::determinism::check(|| prim.schema(), device)?;
     let begun = profile::begin();
     let storage = match prim {
         Prim::Transfer(TransferOp::Move { device }) => transfer(inputs[0], *device)?,
-        _ => with_backend!(device, execute(prim, inputs, meta, spent))?,
+        _ => with_backend!(device, execute(prim, inputs, meta, donated))?,
     };
     profile::end(begun, || prim.schema(), inputs.iter().copied(), &meta.shape);
     Ok(storage)
@@ -68,7 +68,7 @@ pub(crate) fn in_one_pass(inputs: &[&Tensor], ops: &[(ElementOp, &[Operand])]) -
     Ok(made.and_then(|made| made.into_iter().next()).map(Tensor::from_storage))
 }
 
-/// What goes back through `normalize_affine` from a gradient, the input and the weight, in one pass; nothing where the device
+/// The gradient through `normalize_affine` from a gradient, the input and the weight, in one pass; nothing where the device
 /// has none.
 pub(crate) fn norm_gradients(inputs: &[&Tensor; 3], dims: usize, eps: f64) -> Result<Option<[Tensor; 3]>> {
     let [Some(g), Some(x), Some(w)] = inputs.map(cpu_array) else { return Ok(None) };

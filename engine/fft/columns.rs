@@ -31,7 +31,7 @@ impl<T: Copy> Columns<'_, T> {
     #[inline(always)]
     pub(crate) fn row(&self, i: usize) -> &[T] {
         assert!(i < self.rows, "no such row");
-        // SAFETY: the row is one of the matrix, in which the columns lie; nobody else has them.
+        // SAFETY: the row is one of the matrix, in which the columns are; nobody else has them.
         unsafe { std::slice::from_raw_parts(self.first.add(i * self.pitch), self.width) }
     }
 
@@ -55,7 +55,7 @@ impl<T> Base<T> {
     }
 }
 
-/// Runs `f` for blocks of at most `width` columns of every matrix, (rows, pitch) each, that lie one behind the other
+/// Runs `f` for blocks of at most `width` columns of every matrix, (rows, pitch) each, that are one behind the other
 /// in `data`. `each` blocks are one task of the pool.
 pub(crate) fn for_columns<T: Send + Copy>(
     data: &mut [T],
@@ -104,7 +104,7 @@ pub(crate) fn for_rows<T: Send>(
     pool(rows.div_ceil(each), &|task| {
         let first = task * each;
         let len = each.min(rows - first) * n;
-        // SAFETY: the pieces lie inside `data`, which is borrowed for the call, and do not overlap; each is made
+        // SAFETY: the pieces are inside `data`, which is borrowed for the call, and do not overlap; each is made
         // once.
         let piece = unsafe { std::slice::from_raw_parts_mut(base.get().add(first * n), len) };
         f(first, piece);

@@ -36,7 +36,7 @@ impl<'a, T: Copy> Rows<'a, T> {
         at
     }
 
-    /// Rows from `first` on as they lie, where they do so one behind the other.
+    /// Rows from `first` on in their own layout, where they do so one behind the other.
     pub(crate) fn dense(&self, first: usize, rows: usize) -> Option<&'a [T]> {
         let (shape, strides) = (self.source.shape, self.source.strides);
         let mut want = 1;

@@ -1,4 +1,4 @@
-//! Steps that a device runs in one pass over memory, such as what goes back through a norm: the recorder notes which steps
+//! Steps that a device runs in one pass over memory, such as the gradient through a norm: the recorder notes which steps
 //! stand for it, and a program runs the pass in their place.
 //!
 //! Depends on `dispatch`. Invariant: the steps stay in the graph, as the reference and for all other cases; where the pass
@@ -15,7 +15,7 @@ const MOST_STEPS: usize = 48;
 /// What is done in one pass.
 #[derive(Clone, Debug)]
 pub enum OnePass {
-    /// What goes back through `normalize_affine`, from the gradient, the input and the weight to the input, the weight and
+    /// The gradient through `normalize_affine`, from the gradient, the input and the weight to the input, the weight and
     /// the bias.
     NormGradient {
         /// The trailing dimensions that are normalised; 0 for all but the channels.

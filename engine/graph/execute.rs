@@ -237,7 +237,7 @@ impl Execution {
                         None => self.read(value)?.clone(),
                     });
                 }
-                let over = held.first().is_some_and(|x| spent(prim, x, meta, program, *out));
+                let over = held.first().is_some_and(|x| may_donate(prim, x, meta, program, *out));
                 let refs: SmallVec<[&Tensor; 4]> = held.iter().collect();
                 let device = match prim {
                     Prim::Transfer(_) => held.first().map(Tensor::device),
@@ -277,7 +277,7 @@ impl Execution {
 }
 
 /// May an element-wise step write over its first operand, since nobody reads that again?
-fn spent(prim: &Prim, x: &Tensor, meta: &lucid_ir::Meta, program: &Program, out: Value) -> bool {
+fn may_donate(prim: &Prim, x: &Tensor, meta: &lucid_ir::Meta, program: &Program, out: Value) -> bool {
     matches!(prim, Prim::Unary(_) | Prim::Binary(_))
         && x.device() == Device::Cpu
         && x.is_unshared()

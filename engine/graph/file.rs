@@ -286,8 +286,8 @@ impl Exported {
             if strides.len() != t.ndim() {
                 return None;
             }
-            let laid = t.to_device(device).and_then(|t| restrided(&t, &strides));
-            match laid {
+            let strided = t.to_device(device).and_then(|t| restrided(&t, &strides));
+            match strided {
                 Ok(t) => weights.push((name, t)),
                 Err(error) => return Some(Err(error)),
             }
@@ -459,7 +459,7 @@ impl Exported {
                 let why = "an input is on another device than the graph; load the graph there, or move the input";
                 return Err(Error::device("run", why, &[info.device, t.device()]));
             }
-            // What the graph was made for lies as it says.
+            // What the graph was made for has the layout that it says.
             all.push(if t.strides() == &info.strides[..] {
                 t.detach()?
             } else {

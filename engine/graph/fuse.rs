@@ -1,6 +1,6 @@
 //! Fusing: which element-wise steps become one kernel, and in which order everything runs then.
 //!
-//! Depends on `dispatch` for what a device can fuse. Steps are grouped by how many steps that cannot be fused lie on the
+//! Depends on `dispatch` for what a device can fuse. Steps are grouped by how many steps that cannot be fused are on the
 //! longest way to them, and by the layout of their results: no way from a group leads through another step back into it, so
 //! that a group can run as a whole. Invariant: steps stay on their side of every step of the host, evaluation and of the
 //! split, and what a storage that is written shows is read before and after the same writes as in the graph.

@@ -125,7 +125,7 @@ pub enum Step {
         of: Value,
         /// What it makes.
         out: Value,
-        /// Where that lies.
+        /// Where that is.
         layout: Layout,
     },
     /// Writes a value over the elements that another shows.
@@ -249,7 +249,7 @@ impl Graph {
         Ok(())
     }
 
-    /// The storage that a value lies in, by the value that it was made as.
+    /// The storage that a value is in, by the value that it was made as.
     fn root(&self, value: Value) -> Value {
         self.infos.get(value as usize).map_or(value, |info| info.root)
     }

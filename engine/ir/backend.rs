@@ -59,7 +59,7 @@ pub struct Exposed {
 pub trait Array: Clone + Send + Sync + std::fmt::Debug {
     /// Shape, and strides as PyTorch reports them.
     fn layout(&self) -> &Layout;
-    /// Do the elements lie in row-major order without gaps?
+    /// Are the elements in row-major order without gaps?
     #[inline]
     fn is_contiguous(&self) -> bool {
         self.layout().is_contiguous()
@@ -72,9 +72,9 @@ pub trait Array: Clone + Send + Sync + std::fmt::Debug {
     fn touch(&self);
     /// The same elements, with a count of writes of its own that what is seen through it shares (PyTorch's `x.data`).
     fn apart(&self) -> Self;
-    /// Do both lie in one storage?
+    /// Are both in one storage?
     fn shares_storage(&self, other: &Self) -> bool;
-    /// A number that arrays have in common exactly when they lie in one storage, while one of them lives.
+    /// A number that arrays have in common exactly when they are in one storage, while one of them lives.
     fn storage_key(&self) -> usize;
     /// Is this array the only one on its storage?
     fn is_unshared(&self) -> bool;
@@ -170,14 +170,14 @@ pub trait Backend {
     /// Indices of the elements that are not zero, (count, ndim) int64. Evaluates.
     fn nonzero(x: &Self::Array) -> Result<Self::Array>;
     /// Writes `src`, of the same shape and dtype, over the elements of `dst`'s storage that `dst` shows, and raises the
-    /// storage's version. `src` may share the storage. A `spent` one nobody reads again: its memory may be taken.
-    fn assign(dst: &Self::Array, src: &Self::Array, spent: bool) -> Result<()>;
+    /// storage's version. `src` may share the storage. A `donated` one nobody reads again: its memory may be taken.
+    fn assign(dst: &Self::Array, src: &Self::Array, donated: bool) -> Result<()>;
     /// Optimizer steps: per step and parameter its arrays, as [`Step`] says, all contiguous.
     fn steps(batches: &[(Step, Vec<Vec<&Self::Array>>)]) -> Result<()>;
 
     /// A new array from row-major bytes in native order.
     fn from_bytes(bytes: &[u8], out: &Meta) -> Result<Self::Array>;
-    /// Hands over the elements as row-major bytes in native order, where they lie if they are in that order. Evaluates.
+    /// Hands over the elements as row-major bytes in native order, in place if they are in that order. Evaluates.
     fn with_bytes(x: &Self::Array, f: &mut dyn FnMut(&[u8])) -> Result<()>;
     /// Computes what is pending for these arrays; waits unless told not to.
     fn eval(arrays: &[&Self::Array], wait: bool) -> Result<()>;

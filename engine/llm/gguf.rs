@@ -124,7 +124,7 @@ impl<R: Read> Source<'_, R> {
             9 => {
                 let of = self.u32()?;
                 if depth == DEEPEST {
-                    return Err(self.bad(format!("arrays lie in each other more than {DEEPEST} deep")));
+                    return Err(self.bad(format!("arrays are nested more than {DEEPEST} deep")));
                 }
                 let each = match of {
                     0 | 1 | 7 => 1,
@@ -222,7 +222,7 @@ pub fn read(path: &Path, reader: impl Read, len: u64) -> Result<Header> {
         let start = entry.start.checked_add(data);
         let end = start.and_then(|start| start.checked_add(entry.len as u64));
         if end.is_none_or(|end| end > len) || !entry.start.is_multiple_of(alignment) {
-            let why = format!("tensor {:?} lies outside of the file, or is not aligned", entry.name);
+            let why = format!("tensor {:?} is outside of the file, or is not aligned", entry.name);
             return Err(Error::file(path, format!("not a GGUF file: {why}")));
         }
         entry.start += data;

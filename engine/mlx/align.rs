@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 /// Operands, and the order of axes that they and the result have.
 pub(super) type Aligned<'a> = (SmallVec<[Ref<'a>; 3]>, Option<Perm>);
 
-/// Do all have one order of axes and as many of them, so that they can be used as they lie?
+/// Do all have one order of axes and as many of them, so that they can be used in their own layout?
 #[inline]
 pub(super) fn agree(x: &Value, y: &Value) -> Made<bool> {
     Ok(match (&x.perm, &y.perm) {
@@ -48,7 +48,7 @@ fn follow<'a>(v: &'a Value, perm: &Perm, ndim: usize) -> Made<Ref<'a>> {
     let shape = v.array()?.shape();
     if v.array()?.ndim() == ndim {
         let own = v.order()?;
-        // An axis of size 1 may lie anywhere, so a vector along one axis needs no transposition but a new shape.
+        // An axis of size 1 may be anywhere, so a vector along one axis needs no transposition but a new shape.
         if own != *perm && shape.iter().filter(|&&n| n != 1).count() > 1 {
             return v.ordered(Some(perm));
         }

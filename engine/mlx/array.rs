@@ -305,7 +305,7 @@ impl GpuArray {
         }
     }
 
-    /// Where the storage's elements lie in row-major order; puts them there if they do not, and with `apart` elsewhere if
+    /// Where the storage's elements are in row-major order; puts them there if they do not, and with `apart` elsewhere if
     /// another storage was told that it is there.
     pub(super) fn expose(&self, apart: bool) -> Made<backend::Exposed> {
         let (was, array) = {

@@ -50,7 +50,7 @@ pub(super) fn first(n: u8, x: &Array) -> Made<Array> {
     Ok(if n == 0 { y } else { ops::multiply(&y, &ops::sign(x)?)? })
 }
 
-/// What lies outside of `0 < x`: `pole` at 0, NaN below.
+/// What is outside of `0 < x`: `pole` at 0, NaN below.
 fn from_zero(x: &Array, y: &Array, pole: f64) -> Made<Array> {
     let zero = number(0.0)?;
     let y = choose(&ops::equal(x, &zero)?, &number(pole)?, y)?;

@@ -15,7 +15,7 @@ use mlx_ffi::{ops, transforms, Array, Dtype};
 /// Arrays up to this size are looked through on the host.
 const ON_HOST: usize = 4096;
 
-/// Refuses an index that does not lie in `0..n`, or with `wrap` in `-n..n`.
+/// Refuses an index that is not in `0..n`, or with `wrap` in `-n..n`.
 pub(super) fn check(op: &'static str, at: &GpuArray, n: usize, axis: usize, wrap: bool) -> Made<()> {
     if at.numel() == 0 {
         return Ok(());
@@ -34,7 +34,7 @@ pub(super) fn check(op: &'static str, at: &GpuArray, n: usize, axis: usize, wrap
     Err(Error::index(op, format!("index {bad} is out of bounds for dimension {axis} with size {n}")).into())
 }
 
-/// Refuses an index that does not lie in `0..n` and is not `ignore`.
+/// Refuses an index that is not in `0..n` and is not `ignore`.
 pub(super) fn check_but(op: &'static str, at: &GpuArray, n: usize, ignore: i64) -> Made<()> {
     let classes = 0..n as i64;
     let inside = |low: i64, high: i64| classes.contains(&low) && classes.contains(&high);
@@ -45,7 +45,7 @@ pub(super) fn check_but(op: &'static str, at: &GpuArray, n: usize, ignore: i64) 
     if inside(low, high) {
         return Ok(());
     }
-    // Something lies outside: it may be what is ignored.
+    // Something is outside: it may be what is ignored.
     let array = at.value()?.array()?.clone();
     let used = ops::not_equal(&array, &Array::scalar(ignore)?)?;
     let rest = ops::where_(&used, &array, &Array::scalar(0i64)?)?;

@@ -59,12 +59,12 @@ pub(super) fn channels_last(ndim: usize) -> Perm {
     perm
 }
 
-/// A value in an order of axes, with its elements lying in that order too.
+/// A value in an order of axes, with its elements in that order too.
 fn packed<'a>(v: &'a Value, perm: &Perm) -> Made<Ref<'a>> {
     let own = v.order()?;
     let shape = v.array()?.shape();
     let wide = |order: &Perm| -> Perm {
-        // Only axes of more than one element say how elements lie.
+        // Only axes of more than one element say the layout of elements.
         let size = |a: u16| own.iter().position(|&o| o == a).map_or(1, |i| shape[i]);
         order.iter().copied().filter(|&a| size(a) != 1).collect()
     };

@@ -170,7 +170,7 @@ pub(super) fn again(lease: &HostLease, bytes: &[u8], out: &Meta) -> Made<GpuArra
     GpuArray::new(Value::plain(array).knowing(known_of_bytes(bytes, out)), &out.shape, out.dtype)
 }
 
-/// The elements where they lie, for the host to use. Evaluates. `None` where it has to copy them, or they are so few that a
+/// The elements in place, for the host to use. Evaluates. `None` where it has to copy them, or they are so few that a
 /// copy costs nothing.
 pub(super) fn lend(x: &GpuArray) -> Made<Option<HostLease>> {
     if x.numel() * x.element().size() < lent_from() {
@@ -189,7 +189,7 @@ pub(super) fn range_of(bytes: &[u8], dtype: DType) -> ValueRange {
     range.map_or(ValueRange::Nothing, |(a, b)| ValueRange::Within(a, b))
 }
 
-/// Hands over the elements as row-major bytes, in MLX's own memory where they lie so. Evaluates.
+/// Hands over the elements as row-major bytes, in MLX's own memory where they have that layout. Evaluates.
 pub(super) fn with_bytes<R>(x: &GpuArray, f: impl FnOnce(&[u8]) -> R) -> Made<R> {
     let logical = x.value()?.logical()?.into_owned();
     let result = logical.read(f)?;

@@ -97,8 +97,8 @@ impl Prelude {
     }
 }
 
-/// Do numbers that change from call to call come one by one? CUDA's smallest arrays lie in memory that both processors see;
-/// larger ones, once the host has written them, move to the GPU with whatever lies on their page: 100 µs at its next use.
+/// Do numbers that change from call to call come one by one? CUDA's smallest arrays are in memory that both processors see;
+/// larger ones, once the host has written them, move to the GPU with whatever is on their page: 100 µs at its next use.
 pub(super) fn apart() -> bool {
     language() == Some(Language::Cuda)
 }

@@ -1,7 +1,7 @@
 //! Fourier transforms: MLX's own, and on its CPU stream the CPU device's kernels, which are faster.
 //!
 //! MLX scales by the number of elements or its root; any other factor is a product of its own. Depends on `array`,
-//! `hosted` and mlx-ffi.
+//! `host_kernel` and mlx-ffi.
 
 use super::array::GpuArray;
 use super::convert::{self, constant, ints};

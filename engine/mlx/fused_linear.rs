@@ -1,7 +1,7 @@
 //! Linear layers one after another, with or without relu between them, by one kernel of our own: a group of threads takes a
 //! row through all of them. For short rows and small weights, where launching each layer costs more than its arithmetic.
 //!
-//! Depends on `written` and `lower`. What lies between the layers is never computed unless something else needs it; what a
+//! Depends on `custom_kernel` and `lower`. What is between the layers is never computed unless something else needs it; what a
 //! gradient needs is computed anyway, so that layers are taken together only where none will be asked for. Invariant: MLX's
 //! own products stay beside it, for all other cases and as its reference.
 

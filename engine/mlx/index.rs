@@ -1,7 +1,7 @@
 //! Gathering and scattering, joining, flipping.
 //!
 //! Depends on `array`, `bounds`, `view` and mlx-ffi. Invariant: an index reaches MLX, which checks none, only after its
-//! range is known to lie inside (`bounds`).
+//! range is known to be inside (`bounds`).
 #![allow(unsafe_code)] // MLX checks no index, and no kernel.
 
 use super::align::align;
@@ -403,7 +403,7 @@ fn strided_add(x: &GpuArray, layout: &Layout, shape: &[usize]) -> Made<Array> {
     fits("strided_scatter_add", layout, numel(shape))?;
     let zeros = ops::zeros(&[int(numel(shape))?], dtype)?;
     let flat = ops::reshape(&*x.value()?.logical()?, &[int(layout.numel())?])?;
-    // SAFETY: the places that a layout shows lie in the storage that it was made for.
+    // SAFETY: the places that a layout shows are in the storage that it was made for.
     Ok(ops::reshape(&unsafe { add_axis(&zeros, &places(layout)?, &flat, 0) }?, &sizes)?)
 }
 

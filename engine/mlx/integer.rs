@@ -141,7 +141,7 @@ fn always_inside(known: ValueRange, dtype: DType) -> bool {
     matches!(known, ValueRange::Within(low, high) if low >= 0 && high < bits(dtype))
 }
 
-/// 1 where the shift lies within the width.
+/// 1 where the shift is within the width.
 fn inside(b: &Array, dtype: DType) -> Made<Array> {
     let (low, high) = (constant(0, dtype)?, constant(bits(dtype), dtype)?);
     Ok(ops::logical_and(&ops::greater_equal(b, &low)?, &ops::less(b, &high)?)?)

@@ -40,7 +40,7 @@ pub fn set_limits(limits: Limits) {
     MAX_BYTES.store(limits.bytes.max(1), Ordering::Relaxed);
 }
 
-/// Storages whose elements should lie in another order, which is brought about beside the next evaluation: graphs that are
+/// Storages whose elements should be in another order, which is brought about beside the next evaluation: graphs that are
 /// built before it use them as they are.
 static WISHES: Mutex<Vec<(Weak<Cell>, Perm)>> = Mutex::new(Vec::new());
 static WISHED: AtomicBool = AtomicBool::new(false);

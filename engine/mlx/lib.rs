@@ -1,6 +1,6 @@
 //! The GPU backend, over MLX's lazy arrays: Metal, CUDA, or MLX's own CPU stream.
 //!
-//! Depends on the op enums, `shape` and mlx-ffi, and through `hosted` on the CPU backend's kernels, which MLX's CPU stream runs
+//! Depends on the op enums, `shape` and mlx-ffi, and through `host_kernel` on the CPU backend's kernels, which MLX's CPU stream runs
 //! as nodes of its graph; on nothing else of the engine. Each file holds one family; here the trait's
 //! methods are handed to them, and errors get the op's name. Invariants: an op records and does not compute, but where
 //! its documentation says that it evaluates; what PyTorch and MLX answer differently is PyTorch's.
@@ -284,7 +284,7 @@ impl Backend for GpuBackend {
     }
 }
 
-/// The elements where they lie, for the host to use; `None` where it has to copy them. Evaluates.
+/// The elements in place, for the host to use; `None` where it has to copy them. Evaluates.
 pub fn lend(x: &GpuArray) -> Result<Option<HostLease>> {
     create::lend(x).map_err(|e| e.of("to"))
 }

@@ -1,4 +1,4 @@
-//! The negative log-likelihood of class indices, and what goes back through it.
+//! The negative log-likelihood of class indices, and the gradient through it.
 //!
 //! Depends on `array`, `bounds`, `rows` and mlx-ffi. 16-bit floats are summed in float32. Invariant: a target that is no class
 //! and not ignored is an error before anything is read by it.

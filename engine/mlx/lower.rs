@@ -34,7 +34,7 @@ pub(super) enum Origin {
     BiasAdd { raw: Value, bias: Array, wide: Array },
     /// The maxima of windows, by a kernel of our own.
     Pool(Pooled),
-    /// What went back through them.
+    /// The gradients through them.
     PoolBack(Returned),
     /// Linear layers.
     Linear(Chain),
@@ -67,7 +67,7 @@ pub(super) fn relu_of(v: &Value, dtype: DType) -> Made<Value> {
     }
 }
 
-/// What is left to do on the maximum of what lies below a value.
+/// What is left to do on the maximum of what is below a value.
 pub(super) struct Peeled {
     /// What to take the maximum of.
     pub raw: Value,

@@ -2,7 +2,7 @@
 //!
 //! One kernel takes the maxima of `relu(raw + bias)`, where that was not computed yet, and one routes a gradient back to the
 //! raw image, so that neither the sum nor what is clipped is ever made. Both read and write pooled images channels first
-//! too, for what flattens them. Depends on `written` and `lower`. Invariant: NaN is the largest of all, and of equals the
+//! too, for what flattens them. Depends on `custom_kernel` and `lower`. Invariant: NaN is the largest of all, and of equals the
 //! first in row-major order is the maximum.
 
 use super::conv::channels_last;
@@ -54,7 +54,7 @@ pub(super) struct Pooled {
     image: Image,
 }
 
-/// How a gradient was made that went back through a pool.
+/// How the gradient of a pool was made.
 pub(super) struct Returned {
     tiles: Tiles,
     image: Image,
@@ -104,7 +104,7 @@ impl Tiles {
     }
 
     /// Every window's gradient at its first largest element, zeros elsewhere. `g` is planar as [`Tiles::max`] says;
-    /// `clipped` lets go by only what belongs to elements above 0.
+    /// `clipped` passes only what belongs to elements above 0.
     fn max_back(&self, image: &Image, g: &Array, planar: bool, clipped: bool) -> Made<Array> {
         let (n, bias, relu) = (image.images(), image.bias.is_some(), image.relu);
         let table = numbers(&self.numbers())?;
@@ -115,7 +115,7 @@ impl Tiles {
         made.map(|mut made| made.swap_remove(0))
     }
 
-    /// What goes back through the pool of `x`, which is what `image` says, with how it was made.
+    /// The gradient through the pool of `x`, which is what `image` says, with how it was made.
     pub(super) fn route(&self, x: &Value, image: Image, g: &Value) -> Made<Value> {
         let planar = g.perm.is_none();
         let g = if planar { g.logical()? } else { g.ordered(x.perm.as_ref())? }.into_owned();
@@ -142,7 +142,7 @@ impl Returned {
         self.tiles.max_back(&self.image, &self.g, self.planar, false)
     }
 
-    /// What goes back through `relu` into a pool, from what came back through the pool: the gradient `g` by the relu's
+    /// The gradient through `relu` into a pool, from what came back through the pool: the gradient `g` by the relu's
     /// result `y`.
     pub(super) fn clipped(g: &Value, y: &Value) -> Made<Option<Value>> {
         match g.origin() {
@@ -174,7 +174,7 @@ for (int y = 0; y < d[6]; y++) for (int z = 0; z < d[7]; z++) {{
     )
 }
 
-/// Where window `i` lies among the pooled elements.
+/// Where window `i` is among the pooled elements.
 fn place(planar: bool) -> &'static str {
     match planar {
         true => "i / per * per + channel * (per / channels) + row * (per_row / channels) + column",
@@ -227,7 +227,7 @@ pub(super) fn by_channel(bias: &Array, channels: usize) -> Made<Array> {
     }
 }
 
-/// Are kernels of our own to be had, for images that lie so?
+/// Are kernels of our own to be had, for images that have that layout?
 pub(super) fn available(perm: Option<&Perm>) -> bool {
     perm == Some(&channels_last(4)) && custom_kernel::room().is_some()
 }

@@ -220,13 +220,13 @@ pub(super) fn product(x: &Array, wt: &Array, bias: Option<&Array>) -> Made<Array
 
 fn gelu(x: &Array, tanh: bool, dtype: DType) -> Made<Array> {
     let number = |n: f64| constant(n, dtype);
-    let bend = if tanh {
+    let slope = if tanh {
         let cubic = ops::add(&ops::multiply(&ops::square(x)?, &number(GELU_CUBIC)?)?, &number(1.0)?)?;
         ops::tanh(&ops::multiply(&ops::multiply(x, &cubic)?, &number(GELU_SCALE)?)?)?
     } else {
         ops::erf(&ops::multiply(x, &number(FRAC_1_SQRT_2)?)?)?
     };
-    Ok(ops::multiply(&ops::multiply(x, &number(0.5)?)?, &ops::add(&bend, &number(1.0)?)?)?)
+    Ok(ops::multiply(&ops::multiply(x, &number(0.5)?)?, &ops::add(&slope, &number(1.0)?)?)?)
 }
 
 /// `Φ(x) + x φ(x)`, or the slope of the tanh form.

@@ -83,7 +83,7 @@ impl Line {
         (self.count - 1) * self.stride + self.dilation * (self.kernel - 1) + 1
     }
 
-    /// Does each element lie in one window, and all windows inside?
+    /// Is each element in one window, and all windows inside?
     fn tiles(&self) -> bool {
         self.kernel == self.stride && self.dilation == 1 && self.padding == 0 && self.extent() <= self.size
     }
@@ -251,10 +251,10 @@ fn plane_indices(x: &Array, lines: &[Line], dtype: DType) -> Made<Array> {
             part = line.pick(&part, k)?;
             offset += (k * line.dilation) as i64 * step;
             step *= line.size as i64;
-            let lies = |o: usize| (0..line.size as i64).contains(&(first(line, o) + (k * line.dilation) as i64));
-            if !(0..line.count).all(lies) {
+            let covers = |o: usize| (0..line.size as i64).contains(&(first(line, o) + (k * line.dilation) as i64));
+            if !(0..line.count).all(covers) {
                 let mask =
-                    ops::astype(&along(line, x.ndim(), (0..line.count).map(|o| i32::from(lies(o))))?, Dtype::Bool)?;
+                    ops::astype(&along(line, x.ndim(), (0..line.count).map(|o| i32::from(covers(o))))?, Dtype::Bool)?;
                 inside = Some(match inside {
                     None => mask,
                     Some(m) => ops::logical_and(&m, &mask)?,
@@ -290,7 +290,7 @@ fn max_indices(x: &GpuArray, args: &PoolArgs, dtype: DType) -> Made<Value> {
     Ok(Value::new(ops::astype(&places, convert::dtype(dtype)?)?, v.perm.clone()).knowing(ValueRange::Within(0, last)))
 }
 
-/// Where the spatial axes lie together: the perm to work in and their place in it.
+/// Where the spatial axes are together: the perm to work in and their place in it.
 fn plane(v: &Value, ndim: usize) -> (Option<Perm>, usize) {
     let last = channels_last(ndim);
     if v.perm.as_ref() == Some(&last) {
@@ -308,7 +308,7 @@ fn flat_plane(shape: &[i32], at: usize, n: usize) -> Ints {
     flat
 }
 
-/// The elements of a source at places of its planes, whose axes lie together from `at` on.
+/// The elements of a source at places of its planes, whose axes are together from `at` on.
 fn taken(source: &Array, places: &Array, at: usize, n: usize) -> Made<Array> {
     let flat = ops::reshape(source, &flat_plane(source.shape(), at, n))?;
     let index = ops::reshape(places, &flat_plane(places.shape(), at, n))?;

@@ -1,6 +1,6 @@
 //! Group-wise affine quantisation, through MLX's own quantised kernels.
 //!
-//! Depends on `array`, `bounds`, `hosted` and mlx-ffi. MLX's packed words are uint32, ours int32 of the same bits. On
+//! Depends on `array`, `bounds`, `host_kernel` and mlx-ffi. MLX's packed words are uint32, ours int32 of the same bits. On
 //! MLX's CPU stream products run the CPU device's kernels. Invariant: indices are checked before MLX reads by them.
 
 use super::array::GpuArray;

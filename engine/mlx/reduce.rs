@@ -1,6 +1,6 @@
 //! Reductions.
 //!
-//! They work along physical axes, so that a permuted value needs no transposition. Depends on `array`, `elementwise`, `hosted` and
+//! They work along physical axes, so that a permuted value needs no transposition. Depends on `array`, `elementwise`, `host_kernel` and
 //! mlx-ffi. Invariant: as in PyTorch NaN wins extrema, and the first of equals is found.
 
 use super::array::GpuArray;

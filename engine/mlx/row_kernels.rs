@@ -1,7 +1,7 @@
-//! Kernels of our own over short rows: the logarithm of softmax, the negative log-likelihood, what goes back through them
+//! Kernels of our own over short rows: the logarithm of softmax, the negative log-likelihood, the gradient through them
 //! and through relu. Each stands for two to ten primitives over a batch of a few hundred numbers, which cost their launches.
 //!
-//! Depends on `written`. Invariant: the primitives stay beside each, for all other cases and as its reference.
+//! Depends on `custom_kernel`. Invariant: the primitives stay beside each, for all other cases and as its reference.
 
 use super::convert::int;
 use super::custom_kernel::{self, Text, GROUP};
@@ -43,7 +43,7 @@ pub(super) fn log_softmax(x: &Array, axis: i32) -> Made<Option<Array>> {
     by_row("log softmax", log_softmax_text, &[x], x).map(Some)
 }
 
-/// What goes back through softmax or its logarithm from `g` and the result `y`.
+/// The gradient through softmax or its logarithm from `g` and the result `y`.
 pub(super) fn softmax_back(g: &Array, y: &Array, axis: i32, log: bool) -> Made<Option<Array>> {
     if !short(y, axis) {
         return Ok(None);
@@ -140,7 +140,7 @@ pub(super) fn nll(logs: &Array, target: &Array, ignore: Option<i64>, how: Reduct
     Ok(made.into_iter().next())
 }
 
-/// What goes back through the loss of one batch.
+/// The gradient through the loss of one batch.
 pub(super) fn nll_back(
     g: &Array,
     target: &Array,
@@ -212,7 +212,7 @@ counts[lane] = count;
     Text { name, inputs: strings(&["x", "t", "d"]), outputs: strings(&["out"]), body, group: GROUP }
 }
 
-/// What goes back to each element.
+/// The gradient of each element.
 pub(super) fn nll_back_text(how: Reduction) -> Text {
     let counted = added_up("counts");
     let (name, before, share) = match how {

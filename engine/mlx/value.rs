@@ -1,6 +1,6 @@
 //! What a storage cell holds: an MLX array, or what makes one when it is asked for, with what the engine knows of it.
 //!
-//! Depends on mlx-ffi and `lower`. Invariants: an array is made once for all values that share it; a value's axes lie in one
+//! Depends on mlx-ffi and `lower`. Invariants: an array is made once for all values that share it; a value's axes are in one
 //! order, and its elements in another or broadcast are kept with it once somebody asked.
 
 use super::kernel_error::Made;
@@ -62,7 +62,7 @@ impl Slot {
 /// An MLX array with what the engine knows of it.
 pub(super) struct Value {
     slot: Slot,
-    /// How its axes lie; `None` as the logical ones.
+    /// The layout of its axes; `None` as the logical ones.
     pub perm: Option<Perm>,
     pub known: ValueRange,
     /// The same elements with their axes in another order, once somebody asked.

@@ -196,7 +196,7 @@ fn moved_ones(own: &Perm, from: &[usize], to: &[usize]) -> Option<Perm> {
     if old.len() != new.len() || old.iter().zip(&new).any(|(&a, &b)| from[a] != to[b]) {
         return None;
     }
-    // Dimensions of size 1 lie anywhere: put them in front.
+    // Dimensions of size 1 are anywhere: put them in front.
     let mut perm: Perm = (0..to.len()).filter(|&i| to[i] == 1).map(|i| i as u16).collect();
     for &a in own {
         if let Some(i) = old.iter().position(|&o| o == usize::from(a)) {
@@ -248,7 +248,7 @@ pub(super) fn write(op: &ViewOp, v: &Value, from: &[usize], to: &[usize], child:
             let flat = ops::reshape(&*v.logical()?, &[-1])?;
             fits("as_strided", layout, flat.size())?;
             let part = ops::reshape(&*child.logical()?, &[int(layout.numel())?])?;
-            // SAFETY: `fits` has checked that the places lie in the storage.
+            // SAFETY: `fits` has checked that the places are in the storage.
             let written = unsafe { put_axis(&flat, &places(layout)?, &part, 0) }?;
             Ok(Value::plain(ops::reshape(&written, &ints(from)?)?))
         }

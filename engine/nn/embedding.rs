@@ -164,7 +164,7 @@ impl EmbeddingBag {
             let total = indices.numel() as i64;
             let sorted = starts.windows(2).all(|w| w[0] <= w[1]) && starts.last().is_none_or(|&s| s <= total);
             if !sorted || starts.first().is_some_and(|&s| s != 0) {
-                return bad("offsets begin at 0, do not fall, and lie within the indices");
+                return bad("offsets begin at 0, do not fall, and are within the indices");
             }
             if self.mode == BagMode::Max {
                 return Err(Error::not_implemented("embedding_bag", "maxima by offsets; give bags of one length"));

@@ -319,7 +319,7 @@ impl Windows {
         self
     }
 
-    /// Window's elements and places as strides over a padded image: the sizes, and how they lie.
+    /// Window's elements and places as strides over a padded image: the sizes, and their layout.
     fn laid_out(&self, size: [usize; 2], shape: &[usize]) -> Result<([usize; 2], [usize; 2], [usize; 2])> {
         let (k, d) = (self.kernel_size.lengths("kernel_size", 1)?, self.dilation.lengths("dilation", 1)?);
         let (p, s) = (self.padding.lengths("padding", 0)?, self.stride.lengths("stride", 1)?);

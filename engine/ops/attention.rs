@@ -123,7 +123,7 @@ pub(super) fn body(
         return by_parts(q, &k, &v, mask.as_ref(), dropout_p, causal, scale);
     }
     let y = fused(q, &k, &v, mask.as_ref(), causal, scale)?;
-    // PyTorch's lies as the query does where that has its numbers side by side: heads that were put first can be put back
+    // PyTorch's has the layout of the query where that has its numbers side by side: heads that were put first can be put back
     // in a view.
     let order: SmallVec<[usize; 4]> = q.layout().memory_order().into_iter().rev().collect();
     let turned = order.last() == Some(&3) && !order.is_sorted();
@@ -253,7 +253,7 @@ pub(super) fn gradient(c: &Ctx<'_>, g: &Tensor, causal: bool, scale: f64) -> Res
         true => Some(reshape_to(&(ds.matmul(&k)? * scale)?, q.shape())?),
         false => None,
     });
-    // As PyTorch gives it: the keys are transposed for the product that it goes back through.
+    // As PyTorch gives it: the keys are transposed for the product of its gradient.
     let of_keys = || (q2.transpose(-2, -1)?.matmul(&ds)? * scale)?.transpose(-2, -1);
     grads.push(if c.needs(1) { Some(of_keys()?) } else { None });
     grads.push(if c.needs(2) { Some(p.transpose(-2, -1)?.matmul(&g2)?) } else { None });

@@ -184,7 +184,7 @@ pub mod select {
 }
 
 impl Tensor {
-    /// `masked_fill` whose result lies as the mask and the tensor do, as those of other element-wise ops.
+    /// `masked_fill` whose result has the layout of the mask and the tensor, as those of other element-wise ops.
     pub(crate) fn filled(&self, mask: &Tensor, value: f64) -> Result<Tensor> {
         select::r#where(mask, &super::create::held("masked_fill", Scalar::Float(value), self)?, self)
     }

@@ -87,7 +87,7 @@ pub(super) fn stack_body(tensors: &[Tensor], dim: isize) -> Result<Tensor> {
         return Err(Error::shape("stack", "expects each tensor to be equal size", &[first.shape(), odd.shape()]));
     }
     if axis < first.ndim() {
-        // Side by side along the dimension that the new one comes before: the result lies as that does, as in PyTorch.
+        // Side by side along the dimension that the new one comes before: the result has the layout of that, as in PyTorch.
         let mut shape = Shape::from_slice(first.shape());
         shape.insert(axis, tensors.len());
         return super::view::reshape_to(&cat(tensors, axis as isize)?, &shape).map(Tensor::alone_on_storage);

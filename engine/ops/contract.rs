@@ -19,7 +19,7 @@ fn product(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     product_with(a, b, [by_columns(a), by_columns(b)])
 }
 
-/// [`product`], with the factors whose gradients are to lie by columns.
+/// [`product`], with the factors whose gradients are to be column-major.
 fn product_with(a: &Tensor, b: &Tensor, columns: [bool; 2]) -> Result<Tensor> {
     let (left, right) = (a.shape(), b.shape());
     let (batch, &[m, k]) = matrices(left)?;
@@ -39,14 +39,14 @@ fn product_with(a: &Tensor, b: &Tensor, columns: [bool; 2]) -> Result<Tensor> {
     dispatch::apply1(Prim::Contract(ContractOp::MatMul { columns }), &[a, b], Meta { shape, dtype: a.dtype() })
 }
 
-/// Is it one matrix that lies by columns?
+/// Is it one matrix that is column-major?
 fn by_columns(x: &Tensor) -> bool {
     matches!((x.shape(), x.strides()), (&[rows, _], &[1, step]) if step == rows)
 }
 
-/// The product of a gradient, by columns where the factor whose gradient it is lies so, as in PyTorch: a transposed weight's
-/// lies as the weight does then.
-fn lying(columns: bool, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+/// The product of a gradient, by columns where the factor whose gradient it is has that layout, as in PyTorch: a transposed weight's
+/// has the layout of the weight then.
+fn in_layout(columns: bool, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     match columns {
         true => product(&b.transpose(-2, -1)?, &a.transpose(-2, -1)?)?.transpose(-2, -1),
         false => product(a, b),
@@ -222,7 +222,7 @@ fn added(op: &'static str, x: &Tensor, y: Tensor, beta: Scalar, alpha: Scalar) -
     // With beta 0 the input is ignored, NaN included.
     match beta {
         b if b.to_f64() == 0.0 => y.also_of(x),
-        // Element by element: it lies as the input does.
+        // Element by element: it has the layout of the input.
         Scalar::ONE if op == "addr" => x + &y,
         _ if op == "addr" => x.mul(beta)? + &y,
         Scalar::ONE => y + x,

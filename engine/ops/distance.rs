@@ -323,11 +323,11 @@ fn cov_body(x: &Tensor, correction: i64, fweights: Option<&Tensor>, aweights: Op
         Some(w) => {
             let total = w.sum(None, false, None)?;
             let average = ((&x * w)?.sum(Some(&[1]), false, None)? / &total)?;
-            let spent = match aweights {
+            let weight_sum = match aweights {
                 Some(a) => ((w * &a.reshape(&[-1])?)?.sum(None, false, None)? / &total)?,
                 None => Tensor::full_of(&[], Scalar::ONE, float, x.device())?,
             };
-            (average, (total - &(spent * correction as f64)?)?)
+            (average, (total - &(weight_sum * correction as f64)?)?)
         }
     };
     let centred = (x - &average.unsqueeze(1)?)?;

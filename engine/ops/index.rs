@@ -349,7 +349,7 @@ pub(crate) fn strided_add(g: &Tensor, layout: &Layout, shape: &[usize]) -> Resul
     run(op, &[g], shape)
 }
 
-/// What `layout` reads from a tensor whose elements lie in row-major order.
+/// What `layout` reads from a tensor whose elements are in row-major order.
 pub(crate) fn strided_read(x: &Tensor, layout: &Layout) -> Result<Tensor> {
     let offset = Some(layout.offset as i64);
     let signed = |v: &[usize]| v.iter().map(|&n| n as isize).collect::<Vec<_>>();

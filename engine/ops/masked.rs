@@ -14,7 +14,7 @@ pub(super) fn masked_select_body(x: &Tensor, mask: &Tensor) -> Result<Tensor> {
     let flat = super::view::expand_to(mask, &shape)?.reshape(&[-1])?;
     let places = flat.nonzero()?.reshape(&[-1])?;
     let all = {
-        // PyTorch's gradient is scattered into zeros that lie as the input does.
+        // PyTorch's gradient is scattered into zeros that have the layout of the input.
         let _lies = crate::autograd::GradLayoutGuard::set(crate::autograd::GradLayoutRule::AsInput);
         super::view::expand_to(x, &shape)?.reshape(&[-1])?
     };

@@ -148,7 +148,7 @@ pub enum Spacing {
     Number(Scalar),
     /// So far, one number for each dimension.
     Numbers(Vec<Scalar>),
-    /// They lie at these coordinates, one vector for each dimension.
+    /// They are at these coordinates, one vector for each dimension.
     Points(Vec<Tensor>),
 }
 

@@ -14,7 +14,7 @@ pub use lucid_ir::ops::norm::*;
 
 norm_ops!(define_ops);
 
-/// Elements of a channel's piece from which on one pass over channels as they lie is worth it.
+/// Elements of a channel's piece from which on one pass over channels in their own layout is worth it.
 const PIECE: usize = 16;
 
 fn standardize(x: &Tensor, dims: usize, eps: f64) -> Result<Tensor> {
@@ -61,7 +61,7 @@ fn standardize_second(c: &Ctx<'_>, v: &Tensor, dims: usize, eps: f64) -> Result<
     Ok(grads)
 }
 
-/// What goes back through [`normalize_affine`]: one pass where nothing of it is recorded, else the steps.
+/// The gradient through [`normalize_affine`]: one pass where nothing of it is recorded, else the steps.
 fn affine_back(c: &Ctx<'_>, g: &Tensor, dims: usize, eps: f64) -> Result<Grads> {
     let (x, w) = (c.x(0)?, c.x(1)?);
     let arrays = (dispatch::cpu_array(g), dispatch::cpu_array(&x), dispatch::cpu_array(&w));
@@ -230,7 +230,7 @@ fn group_norm_body(
     scale_and_shift(super::view::reshape_to(&y, x.shape())?, weight.as_ref(), bias.as_ref(), x.dtype())?.in_format_of(x)
 }
 
-/// How a gradient lies in PyTorch: as images do that have their channels last, else row-major.
+/// The layout of a gradient in PyTorch: as images do that have their channels last, else row-major.
 fn as_images(x: &Tensor) -> autograd::GradLayoutRule {
     match x.suggested_format() {
         MemoryFormat::Contiguous => autograd::GradLayoutRule::RowMajor,
@@ -272,7 +272,7 @@ pub(crate) fn standardized(x: &Tensor, batch: usize, dims: usize, eps: f64) -> R
     }
 }
 
-/// What goes back through that, without a batch.
+/// The gradient through that, without a batch.
 fn standardized_back(g: &Tensor, x: &Tensor, dims: usize, eps: f64) -> Result<Tensor> {
     match dims {
         0 => by_channels(0, &[g, x], |t, dims| standardize_back(t[0], t[1], dims, eps)),
@@ -332,7 +332,7 @@ fn batch_norm_body(
     }
     // Statistics and what they do to 16-bit inputs are computed in float32.
     let dtype = x.dtype();
-    // The result lies as PyTorch's does: row-major, unless the channels of an image are last.
+    // The result has PyTorch's strides: row-major, unless the channels of an image are last.
     let x = match x.layout().suggested_format() {
         MemoryFormat::Contiguous => x.contiguous()?,
         _ => x.clone(),

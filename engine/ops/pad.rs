@@ -21,7 +21,7 @@ pub(super) fn pad_body(x: &Tensor, pad: &[isize], mode: &str, value: Option<Scal
     }
     // PyTorch has these as ops of their own, whose gradients' gradients are zeros; "circular" is made of others there, too.
     if matches!(mode, "reflect" | "replicate") {
-        OpScope::bend("pad");
+        OpScope::mark_piecewise_linear("pad");
     }
     match (mode, pad.len() / 2) {
         ("constant", _) => OpScope::rename("pad", "constant_pad_nd"),

@@ -116,7 +116,7 @@ fn average_spread(g: &Tensor, args: &PoolArgs, shape: &[usize]) -> Result<Tensor
     run(PoolOp::AverageSpread { args: Box::new(args.clone()), shape: shape.clone() }, &[g], shape, g.dtype())
 }
 
-/// Do sequences lie as images of one row do that have their channels last? PyTorch pools, and convolves, them as such.
+/// Do sequences have the layout of images of one row with their channels last? PyTorch pools, and convolves, them as such.
 pub(crate) fn are_channels_last(x: &Tensor) -> bool {
     let &[n, c, l] = x.shape() else { return false };
     if x.is_batched() || x.is_contiguous() {

@@ -347,7 +347,7 @@ fn prod_gradient(c: &Ctx<'_>, g: &Tensor) -> Result<Tensor> {
         return x.zeros_like();
     }
     let any = c.spread(&zero.any(Some(&dims), c.keeps_dims())?)?;
-    // Where there is no zero, the products of what lies before and behind may overflow, and are not needed.
+    // Where there is no zero, the products of what is before and behind may overflow, and are not needed.
     let safe = super::compare::select::r#where(&any, &x, crate::Scalar::ONE)?;
     let rest = match axes.len() {
         1 => super::scan::product_of_others(&safe, axes[0])?,

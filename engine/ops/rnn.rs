@@ -154,7 +154,7 @@ fn over_steps(
         .zip(done)
         .map(|(s, done)| match done.is_empty() {
             true => Ok(s),
-            // The longest sequences come first; those that left last lie next to them.
+            // The longest sequences come first; those that left last are next to them.
             false => super::index::cat(&std::iter::once(s).chain(done.into_iter().rev()).collect::<Vec<_>>(), 0),
         })
         .collect::<Result<_>>()?;

@@ -203,7 +203,7 @@ pub(super) fn same_dtype(op: &'static str, x: &Tensor, src: &Tensor, why: &str) 
     }
 }
 
-/// The part of `src` that lies under `index`.
+/// The part of `src` that is under `index`.
 fn trimmed(src: &Tensor, index: &Tensor) -> Result<Tensor> {
     let dims = index.shape().iter().enumerate().filter(|&(a, &len)| len != src.shape()[a]);
     let dims: Slices = dims.map(|(axis, &len)| SliceDim { axis, start: 0, step: 1, len }).collect();
@@ -355,7 +355,7 @@ pub(super) fn reduced(
     };
     if mode == ScatterMode::Prod {
         // PyTorch's gradient is the product by the element, which the latter is in twice.
-        crate::autograd::OpScope::bend(op);
+        crate::autograd::OpScope::mark_piecewise_linear(op);
     }
     if x.dtype() == DType::Bool && src.dtype() == DType::Bool {
         // A sum of truths is true where one is, a product where all are; there is no mean.
@@ -382,7 +382,7 @@ pub(super) fn reduced(
     // PyTorch's gradients of extrema meet the tensors themselves, or for `scatter_reduce` a row-major copy.
     let extremum = matches!(mode, ScatterMode::Max | ScatterMode::Min);
     let as_input = |on: bool| on.then(|| autograd::GradLayoutGuard::set(autograd::GradLayoutRule::AsInput));
-    let lies = as_input(extremum && op == "index_reduce");
+    let layout = as_input(extremum && op == "index_reduce");
     let start = match include_self {
         true => x.clone(),
         false => {
@@ -391,7 +391,7 @@ pub(super) fn reduced(
             scatter_mode(op, Target::Copy, (x, dim), (index, &unit), ScatterMode::Set)?
         }
     };
-    drop(lies);
+    drop(layout);
     let y = {
         let _lies = as_input(extremum);
         scatter_mode(op, to, (&start, dim), (index, src), mode)?
@@ -467,7 +467,7 @@ pub(super) fn reduce_gradient(c: &Ctx<'_>, g: &Tensor, axis: usize, mode: Scatte
 fn take_body(x: &Tensor, index: &Tensor) -> Result<Tensor> {
     let index = as_index("take", index)?.contiguous()?;
     let flat = {
-        // PyTorch's gradient is put into zeros that lie as the input does.
+        // PyTorch's gradient is put into zeros that have the layout of the input.
         let _lies = autograd::GradLayoutGuard::set(autograd::GradLayoutRule::AsInput);
         x.reshape(&[-1])?
     };

@@ -137,8 +137,8 @@ macro_rules! search_ops {
             samples: ["I(0, 6, 12)", "I(0, 6, 12), minlength=9", "I(0, 1, 0), minlength=3", "I(0, 1, 0)"],
             example: ["assert_close(tensor([0, 2, 2])?.bincount(None, 4)?, [1, 0, 2, 0]);"],
         }
-        /// How many elements lie in each of `bins` equal parts of `min` to `max` (of the elements' range where both are
-        /// equal); the last part has both its ends. What lies outside does not count.
+        /// How many elements are in each of `bins` equal parts of `min` to `max` (of the elements' range where both are
+        /// equal); the last part has both its ends. What is outside does not count.
         method histc(bins: Int = 100, min: Number = 0, max: Number = 0) -> Tensor {
             flags: [no_gradient], dtypes: REAL, result: Same,
             run: histc_body,
@@ -249,7 +249,7 @@ fn searchsorted_body(
     if sorted.ndim() == 0 {
         return Err(Error::shape(OP, "boundaries tensor should have positive dimension", &[sorted.shape()]));
     }
-    lies_badly(sorted, input, sorter);
+    warn_of_layout(sorted, input, sorter);
     let sorted = sorted.detach()?;
     let values = match input {
         Operand::Scalar(_) if sorted.ndim() != 1 => {
@@ -279,7 +279,7 @@ fn searchsorted_body(
 }
 
 /// Warns of tensors that are copied before they are read, which is slow.
-fn lies_badly(sorted: &Tensor, input: Operand<'_>, sorter: Option<&Tensor>) {
+fn warn_of_layout(sorted: &Tensor, input: Operand<'_>, sorter: Option<&Tensor>) {
     if matches!(input, Operand::Tensor(t) if !t.is_contiguous()) {
         warn_once!("searchsorted(): the input is not contiguous, which costs a copy.");
     }

@@ -114,7 +114,7 @@ fn segment_reduce_body(
         (None, None) => return Err(Error::runtime(OP, "Either lengths or offsets must be defined.")),
     };
     let (dim, n, segments) = (axis as isize, x.shape()[axis], starts.shape()[axis] - 1);
-    // Each element's segment, counted from 1: what lies before the first, or behind the last, is put into one of its own.
+    // Each element's segment, counted from 1: what is before the first, or behind the last, is put into one of its own.
     let mut rows: Vec<isize> = x.shape()[..axis].iter().map(|&n| n as isize).collect();
     rows.push(n as isize);
     let places = super::create::arange_of(n, x.device())?.expand(&rows)?.contiguous()?;

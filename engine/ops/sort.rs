@@ -73,10 +73,10 @@ fn sort_body(x: &Tensor, dim: isize, descending: bool, stable: bool) -> Result<(
     if indices.layout().is_contiguous() || indices.is_batched() {
         return Ok((x.gather(dim, &indices)?, indices));
     }
-    // The indices lie as the input does, and so do the values.
+    // The indices have the layout of the input, and so do the values.
     let axis = shape::wrap_dim("sort", dim, x.ndim())?;
     let Layout { shape, strides, .. } = indices.layout();
-    let values = crate::format::laid(shape, strides, |order| {
+    let values = crate::format::in_memory_order(shape, strides, |order| {
         let at = order.iter().position(|&a| a == axis).unwrap_or(axis);
         super::view::permute_axes(x, order)?.gather(at as isize, &super::view::permute_axes(&indices, order)?)
     })?;

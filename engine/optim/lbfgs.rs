@@ -183,8 +183,8 @@ mod tests {
                 assert!(slope < 0.0 && (sum - last.iter().map(|g| f64::from(g.abs())).sum::<f64>()).abs() < 1e-3);
                 let along = d.to_vec::<f32>().unwrap();
                 // The exact minimum along the direction.
-                let bend: f32 = (0..3).map(|i| 2.0 * curvature[i] * along[i] * along[i]).sum();
-                let length = -slope / f64::from(bend);
+                let curvature_along: f32 = (0..3).map(|i| 2.0 * curvature[i] * along[i] * along[i]).sum();
+                let length = -slope / f64::from(curvature_along);
                 move_along(&params, &d, length).unwrap();
                 let before = flat;
                 (flat, last) = gradient();

@@ -213,7 +213,7 @@ impl Lbfgs {
                 break;
             }
             t = interpolate(&bracket[0], &bracket[1], None);
-            // A place near the bracket's end is moved inwards, if it happens twice or lies at the very end.
+            // A place near the bracket's end is moved inwards, if it happens twice or is at the very end.
             let (least, highest) = (a.min(b), a.max(b));
             let margin = 0.1 * (highest - least);
             if (highest - t).min(t - least) < margin {

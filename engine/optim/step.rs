@@ -72,7 +72,7 @@ pub fn run_steps(batches: &[Batch]) -> Result<()> {
         if batches.iter().any(|(_, lists)| lists.iter().any(is_sparse)) {
             return run_mixed(batches);
         }
-        // Kernels walk plain rows of memory: what does not lie so takes part as a copy.
+        // Kernels walk plain rows of memory: what does not have that layout takes part as a copy.
         let dense = |list: &Vec<Tensor>| list.iter().map(Tensor::contiguous).collect::<Result<Vec<_>>>();
         let used: Vec<Batch> = batches
             .iter()

@@ -1,10 +1,10 @@
 //! Sparse tensors in PyTorch's COO layout: the indices of some elements or rows, and their values.
 //!
 //! The storage of a sparse tensor holds two dense tensors: `indices`, int64 (sparse_dim, nnz), and `values` (nnz, and the
-//! sizes of the dimensions that are not indexed). What lies at an index that occurs twice is the sum. `dispatch` hands
+//! sizes of the dimensions that are not indexed). What is at an index that occurs twice is the sum. `dispatch` hands
 //! every primitive with a sparse input to `rules`, which knows the few that make sense, and refuses the others. The tape
 //! sees the values: a sparse tensor requires a gradient where its values do, and has no history but theirs.
-//! Depends on the ops. Invariant: every index lies inside of the shape, and both parts are on one device.
+//! Depends on the ops. Invariant: every index is inside of the shape, and both parts are on one device.
 
 mod products;
 mod rules;

@@ -172,7 +172,7 @@ pub fn safetensors(data: &[u8]) {
     }
 }
 
-/// A GGUF file of any bytes: refused, or tensors that lie inside of it.
+/// A GGUF file of any bytes: refused, or tensors that are inside of it.
 pub fn gguf(data: &[u8]) {
     let path = std::path::Path::new("bytes");
     // Half of the time the magic and the version are right.

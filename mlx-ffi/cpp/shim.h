@@ -114,7 +114,7 @@ int lucid_host_node(
 /* A view of an evaluated array, itself evaluated: another shape and strides (in elements) over the same memory, from the same
  * first element, where it is transposed, reshaped or broadcast. `made` stays empty where the array is not evaluated. */
 int lucid_view_now(mlx_array* made, mlx_array a, const int* shape, const int64_t* strides, size_t ndim);
-/* The strides of an evaluated array into `strides`, as many as it has dimensions, and whether its elements lie in row-major
+/* The strides of an evaluated array into `strides`, as many as it has dimensions, and whether its elements are in row-major
  * order; false where it is not evaluated. */
 bool lucid_array_strides(mlx_array a, int64_t* strides, bool* row_major);
 

@@ -13,7 +13,7 @@ use crate::{eval, ops, sys, Dtype, Element};
 
 /// An MLX array: a node in a lazy graph, or its computed value. A clone is a second handle of the same array.
 ///
-/// MLX's object lies here itself, a pointer to the node and one to its count of holders, which may be moved as they are; mlx-c's
+/// MLX's object is here itself, a pointer to the node and one to its count of holders, which may be moved as they are; mlx-c's
 /// handle, a pointer to such an object, is made for each call. Both null is the empty object, which only MLX's functions see.
 #[repr(transparent)]
 pub struct Array([*mut c_void; 2]);

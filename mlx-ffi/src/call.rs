@@ -152,8 +152,8 @@ macro_rules! wrap {
         $(#[$doc])*
         ///
         /// # Safety
-        /// Every element of an index array must lie in `-n..n` for the size `n` of the dimension that it indexes, and whole slices
-        /// that begin there must lie inside of the array.
+        /// Every element of an index array must be in `-n..n` for the size `n` of the dimension that it indexes, and whole slices
+        /// that begin there must be inside of the array.
         #[inline]
         #[allow(clippy::too_many_arguments)]
         pub unsafe fn $f($($p)*) -> $crate::Result<$crate::Array> {

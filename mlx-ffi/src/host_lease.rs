@@ -42,7 +42,7 @@ impl Memory {
 }
 
 impl HostLease {
-    /// Evaluates the array and keeps its elements where they lie. `None` where the host has to copy them: there are none, they
+    /// Evaluates the array and keeps its elements in place. `None` where the host has to copy them: there are none, they
     /// are not in row-major order, most of the memory they keep is not theirs, or it is an NVIDIA GPU's.
     pub fn of(array: Array) -> Result<Option<HostLease>> {
         let len = array.nbytes();

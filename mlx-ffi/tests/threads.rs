@@ -167,7 +167,7 @@ fn what_is_never_evaluated_ends_whatever_hangs_on_it() {
     drop(cut);
     assert_eq!(kept[19_999].to_vec::<f32>().unwrap(), [8.0; 256]);
     drop(kept);
-    // Threads that let go of one chain's ends at once.
+    // Threads that release one chain's ends at once.
     let ends: Vec<Array> = (0..8).map(|_| chain(1.0, 10)).collect();
     for _ in 0..200 {
         let shared = chain(2.0, 100);

@@ -293,8 +293,8 @@ fn calls_are_counted() -> Outcome {
     let b = ops::contiguous(&ops::add(&a, &a)?, false)?;
     b.eval()?;
     b.async_eval()?;
-    let spent = mlx_ffi::counters::thread() - before;
-    assert_eq!((spent.ops, spent.contiguous, spent.evaluations), (2, 1, 2));
+    let counted = mlx_ffi::counters::thread() - before;
+    assert_eq!((counted.ops, counted.contiguous, counted.evaluations), (2, 1, 2));
     assert!((mlx_ffi::counters::process() - all).ops >= 2);
     Ok(())
 }

@@ -190,7 +190,7 @@ class set_grad_enabled(_Mode):
 
 
 class enforce_grad_layout_policy(_Mode):
-    """Says whether the first gradient of a leaf must lie as the leaf does: at once, and for the block, of this thread.
+    """Says whether a leaf's first gradient must have the leaf's layout: at once, and for the block, of this thread.
 
     With `False`, a gradient that nothing else holds is kept as it was made.
 

@@ -207,7 +207,7 @@ def _grouped_mm(
         out_dtype: the inputs' dtype, which is the default.
 
     Raises:
-        RuntimeError: shapes or dtypes that do not fit, ends that do not rise or lie beyond the size.
+        RuntimeError: shapes or dtypes that do not fit, ends that do not rise or are beyond the size.
 
     Differences from PyTorch: all floating dtypes, where PyTorch's kernels want bfloat16 and rows of 16 bytes.
     """

@@ -67,7 +67,7 @@ class _Storage:
 
     @property
     def device(self) -> Any:
-        """Where it lies."""
+        """Where it is."""
         return self._tensor.device
 
     @property
@@ -147,7 +147,7 @@ class _Storage:
         raise NotImplementedError
 
     def is_shared(self) -> bool:
-        """Does it lie in memory that other processes can map?"""
+        """Is it in memory that other processes can map?"""
         return self._tensor.is_shared()
 
     def share_memory_(self) -> Self:

@@ -40,13 +40,13 @@ fn _show_buffer<'py>(
             "from_numpy(): a buffer with negative strides or pointers cannot be shown",
         ));
     }
-    // What lies between the first and the last element belongs to the buffer.
+    // What is between the first and the last element belongs to the buffer.
     let bytes = match buffer.item_count() {
         0 => 0,
         _ => extents.map(|(&n, &s)| (n - 1) * s as usize).sum::<usize>() + buffer.item_size(),
     };
     if offset > bytes {
-        return Err(errors::value_error(py, format!("offset ({offset}) lies outside of a buffer of {bytes} bytes")));
+        return Err(errors::value_error(py, format!("offset ({offset}) is outside of a buffer of {bytes} bytes")));
     }
     let (start, writable) = (buffer.buf_ptr().cast::<u8>().wrapping_add(offset), !buffer.readonly());
     buffer.release(py);
@@ -259,7 +259,7 @@ fn export<'py, M: Managed>(py: Python<'py>, e: Export, copied: bool) -> PyResult
     }
 }
 
-/// A capsule of a tensor's elements where they lie. Evaluates. What cannot be written goes out only in versioned capsules,
+/// A capsule of a tensor's elements in place. Evaluates. What cannot be written goes out only in versioned capsules,
 /// which can say so.
 #[pyfunction]
 fn _to_dlpack<'py>(tensor: &Bound<'py, PyTensor>, versioned: bool, copied: bool) -> PyResult<Bound<'py, PyAny>> {

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyTuple};
 
-/// In which order the dimensions of a tensor lie in memory, such as `lucid.channels_last`.
+/// In which order the dimensions of a tensor are in memory, such as `lucid.channels_last`.
 #[pyclass(name = "memory_format", module = "lucid", frozen)]
 pub struct PyMemoryFormat(pub MemoryFormat);
 
@@ -38,7 +38,7 @@ pub fn given(op: &'static str, format: Arg<'_, '_>) -> PyResult<Option<MemoryFor
 
 #[pymethods]
 impl PyTensor {
-    /// A copy in memory of its own; gradients pass through. By default its dimensions lie in the order of the tensor's own
+    /// A copy in memory of its own; gradients pass through. By default its dimensions are in the order of the tensor's own
     /// (`preserve_format`), without gaps and repetitions.
     #[doc = lucid::op_doc!(python tensor_clone)]
     #[pyo3(signature = (*, memory_format=Arg::MISSING))]
@@ -48,7 +48,7 @@ impl PyTensor {
         wrap(py, engine_call::op(py, crate::args::weight_of(&t), || t.copy_in(format))?)
     }
 
-    /// The tensor itself where its elements lie without gaps as the format says, row-major by default; else a copy.
+    /// The tensor itself where its elements are without gaps as the format says, row-major by default; else a copy.
     #[doc = lucid::op_doc!(python tensor_contiguous)]
     #[pyo3(signature = (*, memory_format=Arg::MISSING))]
     fn _contiguous<'py>(slf: &Bound<'py, Self>, memory_format: Arg<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
@@ -79,7 +79,7 @@ impl PyTensor {
         }
     }
 
-    /// Do the elements lie without gaps as the format says, row-major by default?
+    /// Are the elements without gaps as the format says, row-major by default?
     #[doc = lucid::op_doc!(python tensor_is_contiguous)]
     #[pyo3(signature = (*, memory_format=Arg::MISSING))]
     fn is_contiguous(&self, memory_format: Arg<'_, '_>) -> PyResult<bool> {

@@ -104,7 +104,7 @@ def rest() -> str:
             ((f"{module}.{name}".lstrip("."), why) for module, names in ABSENT.items() for name, why in names.items()),
         )
         + listed("Strides of results", "Some layouts of inputs give others.", known.RESULT_STRIDES.items())
-        + listed("Strides of gradients", "What `autograd.grad` gives lies otherwise, for some inputs.", strides)
+        + listed("Strides of gradients", "What `autograd.grad` gives has other strides, for some inputs.", strides)
         + listed("Names of steps", "`grad_fn` has another name.", known.STEP_NAMES.items())
         + listed("Graphs", "`grad_fn.next_functions` lead over other steps.", graphs)
         + listed(

@@ -135,9 +135,9 @@ VMAP_REFUSED: dict[str, str] = dict.fromkeys(
 
 #: Rows that read a sample's memory, and so need the samples one after the other in it, as in PyTorch.
 VMAP_BY_MEMORY: dict[str, str] = {
-    "view_dtype": "the parts of an element must lie side by side",
+    "view_dtype": "the parts of an element must be adjacent",
     "as_strided": "strides are those of the storage that the samples share",
-    "view_as_complex": "both parts of a number must lie side by side",
+    "view_as_complex": "both parts of a number must be adjacent",
 }
 
 #: Rows without a batching rule for some arguments of each sample's own: how many, from the first on, may be batched,
@@ -168,7 +168,7 @@ FRAMED = "made of `unfold` and `squeeze`, where PyTorch takes strides of the sig
 NO_GRADIENT = "PyTorch has no gradient of it"
 FAILING = "with reduce PyTorch records a step that fails when it is gone back through"
 
-#: Rows whose last step of the tape has another name in PyTorch, and why.
+#: Rows whose last node of the graph has another name in PyTorch, and why.
 STEP_NAMES: dict[str, str] = (
     dict.fromkeys(("cdist", "linalg_cond", "matrix_power", "svd", "vander"), LAST_OF_SEVERAL)
     | dict.fromkeys(("diff",), BY_SHAPE)
@@ -235,18 +235,18 @@ UNSEEN_ON_GPU = (
 
 SMALL = "PyTorch has another kernel for single small volumes, which knows no channels last"
 COPIED = "PyTorch writes into a copy that has the input's strides"
-#: Rows whose results lie otherwise than in PyTorch (their strides), and why. Each has a sample that shows it.
+#: Rows whose results have other strides than in PyTorch, and why. Each has a sample that shows it.
 RESULT_STRIDES = {
     **dict.fromkeys(("conv3d", "conv_transpose3d"), SMALL),
     "put": COPIED,
     "chain_matmul": "of one matrix PyTorch's has the matrix's strides",
     **dict.fromkeys(
         ("fft_fft2", "fft_ifft2", "fft_fftn", "fft_ifftn"),
-        "of expanded real numbers: PyTorch makes complex ones of them first, in rows; here they are as they lie",
+        "of expanded real numbers: PyTorch makes complex ones of them first, in rows; here they keep their layout",
     ),
 }
 
-MEETING = "of operands that lie otherwise another one says how the result does, or the gradient"
+MEETING = "of operands with other strides another one gives those of the result, or of the gradient"
 CHOSEN = "made of choices, whose conditions come first; PyTorch has a kernel that takes the gradient first"
 EXPANDED = "an expanded gradient stays so, or gets memory, where PyTorch's does not, or does"
 DIAGONAL = "a diagonal of the gradient here is one of PyTorch's, or a copy"

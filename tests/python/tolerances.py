@@ -1,4 +1,4 @@
-"""How far results may lie apart: the one place where tolerances are stated, per dtype, and per op where it differs.
+"""How far results may be apart: the one place where tolerances are stated, per dtype, and per op where it differs.
 
 `tests/python/unit/test_tolerances.py` fails where a test states a number of its own.
 """
@@ -33,7 +33,7 @@ SUMS = 1e-6
 
 
 class Tolerance(NamedTuple):
-    """Relative and absolute, and why results may lie that far apart."""
+    """Relative and absolute, and why results may be that far apart."""
 
     rtol: float
     atol: float

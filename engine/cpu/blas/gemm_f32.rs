@@ -1,7 +1,7 @@
 //! Products of `f32` matrices for AVX-512: tiles of sums that stay in registers.
 //!
 //! BLAS packs both factors, once for each thread; here the right one is packed once for all, in panels of columns, and the
-//! left one is read where it lies, unless its columns are far apart. Depends on `std::arch` and `simd`. Invariants:
+//! left one is read in place, unless its columns are far apart. Depends on `std::arch` and `simd`. Invariants:
 //! [`by_panels`] checks every bound once, before the loops; results do not depend on the number of threads.
 
 use super::{gemm_f32_dots, Matrix, Product};
@@ -23,7 +23,7 @@ const DEPTH: usize = 512;
 /// Elements of the left factor that all panels meet before the next ones: they stay there as well.
 const BLOCK: usize = 1 << 16;
 
-/// Where a matrix lies: elements to the next row and to the next column.
+/// Where a matrix is: elements to the next row and to the next column.
 #[derive(Clone, Copy)]
 struct Steps {
     down: usize,
@@ -110,7 +110,7 @@ macro_rules! tile_of {
 }
 pub(super) use tile_of;
 
-/// `m` rows against a panel of `n` columns, `n` from 1 to `PANEL`; `tiles` elements lie between tiles of the left factor.
+/// `m` rows against a panel of `n` columns, `n` from 1 to `PANEL`; `tiles` elements are between tiles of the left factor.
 ///
 /// # Safety
 /// As for [`tile`], for all `m` rows.
@@ -128,7 +128,7 @@ unsafe fn rows(m: usize, n: usize, tiles: usize, work: Work) {
 }
 
 /// Copies `rows` x `cols` elements, from the first of `x` on, into rows of `width` elements, the rest of which are zeros:
-/// they are multiplied like the others, and whatever lay there may be numbers that take a hundred times as long.
+/// they are multiplied like the others, and whatever was there may be numbers that take a hundred times as long.
 struct Pack<'a> {
     x: &'a [f32],
     at: Steps,
@@ -151,7 +151,7 @@ impl Task for Pack<'_> {
             }
             return;
         }
-        // Squares, which registers hold as they lie and as they are to lie; along the memory that is read, which the processor
+        // Squares, which registers hold in their own layout and as they are to be; along the memory that is read, which the processor
         // fetches in advance for so many lines and not for many more.
         for j in (0..cols).step_by(LANES) {
             for i in (0..rows).step_by(LANES) {
@@ -321,7 +321,7 @@ fn lines(product: &Product<f32>, first: usize, deep: usize, panels: &[f32], c: &
                     mask: 0,
                     add: beta == 1.0 || p > 0,
                 };
-                // SAFETY: the machine has AVX-512F; `c` holds the rows, and the left factor, as it lies or packed, the
+                // SAFETY: the machine has AVX-512F; `c` holds the rows, and the left factor, in its own layout or packed, the
                 // same; a panel has `deep` rows.
                 unsafe { rows(height, PANEL.min(n - j * PANEL), tiles, work) };
             }
@@ -340,7 +340,7 @@ mod tests {
         }
         for (m, n, k) in [(64, 256, 700), (48, 130, 300), (128, 257, 129)] {
             let numbers = |n: usize, by: usize| (0..n).map(|i| (i * by % 17) as f32 - 8.0).collect::<Vec<f32>>();
-            // Rows that lie further apart than they are long.
+            // Rows that are further apart than they are long.
             let (x, w) = (numbers(m * (k + 3), 7), numbers(n * (k + 5), 11));
             let (a, b) = (Matrix { data: &x, ld: k + 3, trans: false }, Matrix { data: &w, ld: k + 5, trans: true });
             for beta in [0.0, 1.0] {

@@ -1,4 +1,4 @@
-//! Products of `f32` matrices whose terms lie side by side in both factors, for AVX-512: a layer's weight and its input.
+//! Products of `f32` matrices whose terms are adjacent in both factors, for AVX-512: a layer's weight and its input.
 //!
 //! Lanes are added up along the terms, and nothing is packed: with few rows, packing a weight takes between a third
 //! and a half of the time of multiplying by it. Depends on `std::arch` and `simd`. Invariants: [`product`] checks every bound once, before the loops;
@@ -163,7 +163,7 @@ mod tests {
         }
         for (m, n, k) in [(2, 2, 64), (6, 4, 65), (13, 7, 79), (5, 9, 1100), (64, 10, 129), (70, 33, 2050)] {
             let numbers = |n: usize, by: usize| (0..n).map(|i| (i * by % 17) as f32 - 8.0).collect::<Vec<f32>>();
-            // Rows that lie further apart than they are long.
+            // Rows that are further apart than they are long.
             let (x, w) = (numbers(m * (k + 3), 7), numbers(n * (k + 5), 11));
             let (a, b) = (Matrix { data: &x, ld: k + 3, trans: false }, Matrix { data: &w, ld: k + 5, trans: true });
             for (beta, ldc, pool) in [(0.0, n, false), (1.0, n + 2, false), (1.0, n, true), (0.0, n + 2, true)] {

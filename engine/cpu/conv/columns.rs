@@ -49,7 +49,7 @@ impl Sizes {
     }
 
     /// The pieces of a row of columns: for each run of output places in a row of the image, `f` gets where it begins, how
-    /// many places lie before the input, in it, and after it, and which element the first one inside meets.
+    /// many places are before the input, in it, and after it, and which element the first one inside meets.
     fn pieces(&self, tap: usize, places: Range<usize>, mut f: impl FnMut(usize, [usize; 3], usize)) {
         let [wd, wh, ww] = &self.windows;
         let (td, th, tw) = (tap / (wh.taps * ww.taps), tap / ww.taps % wh.taps, tap % ww.taps);

@@ -45,7 +45,7 @@ impl<T: Number> Job<T> {
     }
 }
 
-/// How the planes of the input lie: one phase for each remainder that taps have.
+/// The layout of the planes of the input: one phase for each remainder that taps have.
 fn input_lines(s: &Sizes) -> [Line; 3] {
     s.windows.map(|w| {
         let reach = w.taps.saturating_sub(1) * w.dilation;
@@ -54,7 +54,7 @@ fn input_lines(s: &Sizes) -> [Line; 3] {
     })
 }
 
-/// How the planes of the output's gradient lie for that of the input: with as many zeros before as taps reach back.
+/// The layout of the planes of the output's gradient, for that of the input: with as many zeros before as taps reach back.
 fn gradient_lines(s: &Sizes) -> [Line; 3] {
     s.windows.map(|w| {
         let reach = w.taps.saturating_sub(1) * w.dilation / w.stride;
@@ -184,7 +184,7 @@ fn go<T: Number>(
     }
     let rest = (units % images > 0).then(|| job(units % images));
     // Lays out the block that begins with a unit, and gives its planes to be read.
-    let lay = |job: &Job<T>, unit: usize, planes: &mut Vec<T>, wide: bool| {
+    let fill_planes = |job: &Job<T>, unit: usize, planes: &mut Vec<T>, wide: bool| {
         scratch_resize(planes, job.room(channels), T::default());
         job.planes.fill(&x[unit * channels * from..], channels, channels * from, from, planes, wide);
     };
@@ -193,7 +193,7 @@ fn go<T: Number>(
     if units.div_ceil(images) < threads::num_threads() && work > super::WORTH_CUTTING && images == 1 {
         let mut planes = Vec::new();
         for (unit, out) in out.chunks_mut(part).enumerate() {
-            lay(&block, unit, &mut planes, true);
+            fill_planes(&block, unit, &mut planes, true);
             for (pass, weights) in &block.passes {
                 let unit_of_rows = pass.rows_at_once() * to;
                 threads::for_chunks(out, unit_of_rows, unit_of_rows, |start, out| {
@@ -210,7 +210,7 @@ fn go<T: Number>(
         for (i, out) in out.chunks_mut(size).enumerate() {
             let unit = start / part + i * images;
             let job = if out.len() < size { rest.as_ref().unwrap_or(&block) } else { &block };
-            lay(job, unit, &mut planes, false);
+            fill_planes(job, unit, &mut planes, false);
             for (pass, weights) in &job.passes {
                 pass.run(pass.of_group(weights, unit % s.groups), &planes, 0..rows, bias_of(unit), out, to);
             }

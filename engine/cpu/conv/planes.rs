@@ -1,6 +1,6 @@
 //! Inputs laid out so that a convolution needs no columns: padded planes in which each tap is a shift.
 //!
-//! Depends on `simd` only. Along each dimension the elements that a stride never brings together lie in planes of their
+//! Depends on `simd` only. Along each dimension the elements that a stride never brings together are in planes of their
 //! own (phases), so that for every tap the elements that neighbouring places meet are neighbours too. The places are
 //! numbered through all rows, planes and images of a block; those that exist only between rows are computed where a
 //! tile covers them, and dropped. Invariant: results depend on neither the block of images nor the number of threads.
@@ -26,7 +26,7 @@ pub struct Line {
     pub len: usize,
 }
 
-/// How channels lie in planes: channel, phase, image, then the three dimensions.
+/// The layout of channels in planes: channel, phase, image, then the three dimensions.
 #[derive(Clone, Debug)]
 pub struct Planes {
     lines: [Line; 3],
@@ -217,7 +217,7 @@ impl Grid {
         scratch_from(self.runs.iter().map(|r| Run { place: r.place, len: r.len }))
     }
 
-    /// The first place of each tile of `n`, with the run that it lies in, so that every wanted place is in a tile.
+    /// The first place of each tile of `n`, with the run that it is in, so that every wanted place is in a tile.
     fn tiles(&self, n: usize) -> Vec<(usize, usize)> {
         let (mut tiles, mut end) = (Vec::new(), 0);
         for (i, run) in self.runs.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The largest element of each window, where it lies, and moving elements from and to those places.
+//! The largest element of each window, in place, and moving elements from and to those places.
 //!
 //! Depends on `simd`. Places are numbered within their plane, in 32 bits, so that vectors hold as many as of `f32`.
 
@@ -21,7 +21,7 @@ macro_rules! lowest {
 }
 lowest!(u8 MIN, i8 MIN, i16 MIN, i32 MIN, i64 MIN, f16 NEG_INFINITY, bf16 NEG_INFINITY, f32 NEG_INFINITY, f64 NEG_INFINITY);
 
-/// Windows of 2 × 2 that lie side by side.
+/// Windows of 2 × 2 that are adjacent.
 fn is_halving(w: &Windows) -> bool {
     let [d, h, ww] = w;
     let halves =
@@ -109,7 +109,7 @@ impl<T: Lowest, const PLACES: bool> Task for Maxima<'_, T, PLACES> {
                 }
             }
         }
-        // What is read `stride` apart again and again is laid side by side once: the rows' first, second, … elements.
+        // What is read `stride` apart again and again is copied side by side once: the rows' first, second, … elements.
         let (stride, size) = (ww.stride, ww.size);
         let apart = size.div_ceil(stride);
         let mut parts = Vec::new();
@@ -178,7 +178,7 @@ impl Place for i64 {
     }
 }
 
-/// Where in their planes the maxima of the windows lie.
+/// Where in their planes the maxima of the windows are.
 pub(super) fn places<P: Place>(x: &CpuArray, w: &Windows, shape: &[usize]) -> Result<CpuArray> {
     fn of<T: Lowest, P: Place>(x: &CpuArray, w: &Windows, shape: &[usize]) -> Result<CpuArray> {
         let x = x.contiguous()?;
@@ -207,7 +207,7 @@ pub(super) fn places<P: Place>(x: &CpuArray, w: &Windows, shape: &[usize]) -> Re
 }
 
 fn outside() -> Box<Error> {
-    Error::index("max_pool", "a place lies outside of its plane")
+    Error::index("max_pool", "a place is outside of its plane")
 }
 
 /// Elements of the planes and places in each.

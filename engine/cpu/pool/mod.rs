@@ -17,7 +17,7 @@ use lucid_ir::ops::pool::{PoolArgs, PoolOp};
 use lucid_ir::Meta;
 use std::ops::Range;
 
-/// How windows lie along one dimension.
+/// The layout of windows along one dimension.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
     /// Elements of the input.
@@ -38,13 +38,13 @@ impl Window {
     /// A dimension that is not there.
     pub const NONE: Window = Window { size: 1, count: 1, taps: 1, stride: 1, padding: 0, dilation: 1 };
 
-    /// The element of a window, if it lies inside the input.
+    /// The element of a window, if it is inside the input.
     #[inline(always)]
     pub fn at(&self, window: usize, tap: usize) -> Option<usize> {
         (window * self.stride + tap * self.dilation).checked_sub(self.padding).filter(|&i| i < self.size)
     }
 
-    /// The windows whose element of that number lies inside the input.
+    /// The windows whose element of that number is inside the input.
     pub fn inside(&self, tap: usize) -> Range<usize> {
         let reach = tap * self.dilation;
         let end = (self.size + self.padding).saturating_sub(reach).div_ceil(self.stride).min(self.count);

@@ -97,7 +97,7 @@ impl Buffer {
         Buffer { len, stated, dtype, version, truths, place: RwLock::new(memory.into()) }
     }
 
-    /// A buffer of the elements that lie in somebody else's memory.
+    /// A buffer of the elements that are in somebody else's memory.
     ///
     /// # Errors
     /// `InvalidValue` where there are too few bytes, their address is not a multiple of the element's size, or a `bool` is
@@ -105,7 +105,7 @@ impl Buffer {
     pub fn foreign(memory: Foreign, dtype: DType, len: usize) -> Result<Buffer> {
         let size = dtype.size();
         if len.checked_mul(size).is_none_or(|bytes| bytes > memory.bytes()) {
-            let why = format!("{len} elements of {dtype} do not lie in {} bytes", memory.bytes());
+            let why = format!("{len} elements of {dtype} do not fit in {} bytes", memory.bytes());
             return Err(Error::value("from_foreign", why));
         }
         if len == 0 {
@@ -238,7 +238,7 @@ impl Buffer {
         a < b + other.bytes() && b < a + self.bytes()
     }
 
-    /// Do the elements lie in a segment that other processes can map?
+    /// Are the elements in a segment that other processes can map?
     pub fn is_shared(&self) -> bool {
         matches!(self.place.read_recursive().memory, Memory::Shared(_))
     }

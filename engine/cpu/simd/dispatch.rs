@@ -57,7 +57,7 @@ pub enum Arg<'a, T> {
 /// What rows of `n` elements meet.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows<'a, T> {
-    /// Where the first one's elements lie, those of the next `pitch` further.
+    /// Where the first one's elements are, those of the next `pitch` further.
     pub data: &'a [T],
     /// Elements of a row.
     pub n: usize,

@@ -457,7 +457,7 @@ pub fn erf<const F: bool>(x: f32) -> f32 {
         c,
         [-1.728_534_7e-5, 3.831_971_3e-4, -3.883_964_4e-3, 2.425_462_2e-2, -1.067_778_8e-1, -6.348_466_9e-1],
     );
-    // The exponent lies between -18 and 0: its power of 2 is a normal number.
+    // The exponent is between -18 and 0: its power of 2 is a normal number.
     let (r, n) = reduce_ln2::<F>(fma::<F>(fma::<F>(p, c, -1.287_175_1e-1), c, -c));
     let large = 1.0 - (fma::<F>(r * r, exp_poly::<F>(r), r) + 1.0) * pow2(n);
     if t > 0.927_734_4 {

@@ -135,7 +135,7 @@ fn log_parts(x: f64) -> (f64, f64) {
     let tiny = x < f64::MIN_POSITIVE;
     let x = if tiny { x * 18_014_398_509_481_984.0 } else { x };
     let t = x.to_bits().wrapping_sub(0x3fe6_a09e_667f_3bcd);
-    // The exponent lies in the upper half: a 32-bit shift, and a conversion by way of the magic number.
+    // The exponent is in the upper half: a 32-bit shift, and a conversion by way of the magic number.
     let e = i64::from((t >> 32) as i32 >> 20);
     let e = f64::from_bits((MAGIC.to_bits() as i64).wrapping_add(e) as u64) - MAGIC;
     let m = f64::from_bits(x.to_bits().wrapping_sub(t & 0xfff0_0000_0000_0000));

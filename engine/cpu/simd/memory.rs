@@ -81,11 +81,11 @@ impl fmt::Debug for Foreign {
 pub enum Offer<'a> {
     /// They are such an array's already, with these values.
     Again(&'a HostLease, &'a [u8]),
-    /// They lie in memory of the engine's, with these values now.
+    /// They are in memory of the engine's, with these values now.
     New(mlx_ffi::Memory, &'a [u8]),
 }
 
-/// What a buffer's elements lie in.
+/// What a buffer's elements are in.
 pub(super) enum Memory {
     Own(Block),
     Foreign(Foreign),

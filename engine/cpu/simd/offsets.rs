@@ -1,6 +1,6 @@
-//! Where the terms of a convolution's sums lie.
+//! Where the terms of a convolution's sums are.
 
-/// Where the terms of a sum lie, relative to a place.
+/// Where the terms of a sum are, relative to a place.
 #[derive(Debug)]
 pub struct Offsets {
     pub(super) list: Vec<usize>,

@@ -32,7 +32,7 @@ impl<T> Strip<'_, T> {
     #[inline(always)]
     pub fn row(&mut self, i: usize) -> &mut [T] {
         assert!(i < self.rows, "a strip has {} rows, not {i}", self.rows);
-        // SAFETY: the row is one of the matrix, which lies in a slice that is borrowed for as long as the strip lives; its
+        // SAFETY: the row is one of the matrix, which is in a slice that is borrowed for as long as the strip lives; its
         // columns are no other strip's.
         unsafe { std::slice::from_raw_parts_mut(self.first.add(i * self.apart), self.width) }
     }
@@ -79,7 +79,7 @@ pub fn for_strips<T: Send, S>(
         for strip in piece * few..((piece + 1) * few).min(strips) {
             let (start, column) = (strip / across * matrix, strip % across * width);
             let width = width.min(columns - column);
-            // SAFETY: the column is one of a matrix that lies in the slice.
+            // SAFETY: the column is one of a matrix that is in the slice.
             let first = unsafe { base.get().add(start + column) };
             f(&mut state, Strip { start, column, width, rows, apart: columns, first, own: PhantomData });
         }

@@ -2,7 +2,7 @@
 //! is freed as soon as the next one has read it.
 //!
 //! A list per size, linked through the blocks themselves. Part of `alloc`. Invariant: a block in a list has that list's
-//! size and nothing refers to it; a thread keeps at most [`MOST`] bytes, and lets go of all that it keeps where that is not
+//! size and nothing refers to it; a thread keeps at most [`MOST`] bytes, and releases all that it keeps where that is not
 //! enough, so that shapes which are not used any more make room, and where it ends.
 
 use super::alloc::release;

@@ -341,7 +341,7 @@ pub fn for_chunks<T: Send>(out: &mut [T], unit: usize, grain: usize, f: impl Fn(
     let base = Base(out.as_mut_ptr());
     each_piece(n.div_ceil(size), &|i| {
         let start = i * size;
-        // SAFETY: the pieces lie inside `out`, which is borrowed for the call, and do not overlap; each is made once.
+        // SAFETY: the pieces are inside `out`, which is borrowed for the call, and do not overlap; each is made once.
         let piece = unsafe { std::slice::from_raw_parts_mut(base.get().add(start), size.min(n - start)) };
         f(start, piece);
     });

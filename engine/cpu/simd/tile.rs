@@ -17,11 +17,11 @@ pub struct Size {
     pub rows: usize,
     /// Columns: places side by side.
     pub places: usize,
-    /// What lies side by side in a register.
+    /// What is adjacent in a register.
     pub along: Along,
 }
 
-/// The dimension of a tile that registers lie along.
+/// The dimension of a tile that registers are along.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Along {
     /// Places of one row.
@@ -92,7 +92,7 @@ unsafe fn gather_rows<const R: usize, const P: usize>(w: *const f32, x: *const f
             w = w.add(R * SIDE);
         }
         for (r, sums) in sums.into_iter().enumerate() {
-            // The last places first: what is stored beyond them is then written over by those of the next row, or lies behind
+            // The last places first: what is stored beyond them is then written over by those of the next row, or is behind
             // the tile.
             for p in (0..P).step_by(SIDE).rev() {
                 let mut square = [_mm512_setzero_si512(); SIDE];
@@ -190,7 +190,7 @@ unsafe fn put<V: Lanes<T: Add<Output = V::T>>>(
 ) {
     for (i, &bias) in bias.iter().enumerate() {
         for part in parts {
-            // SAFETY: the caller's promise: the instruction set exists, and all parts lie in the tile and in the rows of `out`.
+            // SAFETY: the caller's promise: the instruction set exists, and all parts are in the tile and in the rows of `out`.
             unsafe {
                 let (from, to) = (sums.add(i * n + part.from), out.add(i * pitch + part.to));
                 let more = V::splat(bias);
@@ -267,7 +267,7 @@ impl<T: Copy> Kernels<T> {
             && w.len() >= size.rows * offsets.len()
             && (offsets.len() == 0 || x.len() >= offsets.reach(at + size.places));
         assert!(fits && size.rows * size.places <= TILE, "gather: a slice is too short");
-        // Without offsets nothing is read, and `at` may lie anywhere.
+        // Without offsets nothing is read, and `at` may be anywhere.
         let x = x.as_ptr().wrapping_add(at);
         // SAFETY: the instruction set is there; the assertion covers each weight, each element at `at + offset + places`,
         // and the tile.

@@ -39,7 +39,7 @@ pub(super) fn check(graph: &Graph, own: bool) -> Result<()> {
             return Err(Error::runtime("graph", format!("%{value} has impossible sizes {:?}", &info.shape[..])));
         }
     }
-    // The same steps over arrays without memory say where each result lies.
+    // The same steps over arrays without memory say where each result is.
     let mut made: Vec<Option<Tensor>> = graph.infos.iter().map(|_| None).collect();
     for &value in graph.inputs.iter().chain(graph.constants.iter().map(|(v, _)| v)) {
         let info = graph.info(value)?;
@@ -97,10 +97,10 @@ pub(super) fn restrided(t: &Tensor, strides: &[usize]) -> Result<Tensor> {
     let mut back: SmallVec<[isize; 8]> = SmallVec::from_elem(0, order.len());
     order.iter().enumerate().for_each(|(to, &from)| back[from] = to as isize);
     let order: SmallVec<[isize; 8]> = order.iter().map(|&axis| axis as isize).collect();
-    let laid = t.permute(&order)?.copy()?.permute(&back)?;
+    let copied = t.permute(&order)?.copy()?.permute(&back)?;
     let same = |(axis, (a, b)): (usize, (&usize, &usize))| a == b || t.shape()[axis] <= 1;
-    match t.numel() == 0 || laid.strides().iter().zip(strides).enumerate().all(same) {
-        true => as_strided(&laid, strides),
+    match t.numel() == 0 || copied.strides().iter().zip(strides).enumerate().all(same) {
+        true => as_strided(&copied, strides),
         false => Err(Error::shape("graph", "a value with gaps between its elements", &[t.shape(), strides])),
     }
 }

@@ -165,7 +165,7 @@ fn row_major(graph: &mut Graph, value: Value) -> Result<Value> {
     Ok(out)
 }
 
-/// The parts of one step, as a graph whose inputs are the step's and whose one result lies as the step's does.
+/// The parts of one step, as a graph whose inputs are the step's and whose one result has the layout of the step's.
 fn parts(graph: &Graph, prim: &Prim, inputs: &[Value], meta: &Meta, out: Value) -> Result<Option<Graph>> {
     let hollow = |info: &Info| {
         let meta = Meta { shape: info.shape.clone(), dtype: info.dtype };
@@ -214,7 +214,7 @@ fn splice(graph: &mut Graph, sub: Graph, inputs: &[Value], out: Value) -> Result
     for info in &mut graph.infos[begin..] {
         info.root = map(info.root);
     }
-    // What shows the step's result shows the storage that it lies in now.
+    // What shows the step's result shows the storage that it is in now.
     for info in graph.infos[..begin].iter_mut().filter(|info| info.root == out) {
         info.root = root;
     }

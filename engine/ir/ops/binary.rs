@@ -136,7 +136,7 @@ macro_rules! binary_ops {
                 "assert_close(tensor([0.0, 1000.0])?.logaddexp(&tensor([0.0, 1000.0])?)?, [0.69315, 1000.69315]);",
             ],
         }
-        /// What goes back through [`relu`](super::unary::relu) from `grad` and its result `output`: `grad`, and 0 where
+        /// The gradient through [`relu`](super::unary::relu) from `grad` and its result `output`: `grad`, and 0 where
         /// `output <= 0`. Both have one shape.
         function relu_gradient(grad: Tensor, output: Tensor) -> Tensor {
             amp: Own, dtypes: FLOAT, result: Same,

@@ -13,7 +13,10 @@ macro_rules! contract_ops {
             method matmul(other: Tensor) -> Tensor {
                 amp: Low, dtypes: NUMERIC, result: Same,
                 primitive: MatMul { columns: [bool; 2] }, saves: Cross,
-                gradient: |c, g| [lying(columns[0], g, &adjoint(&c.x(1)?)?), lying(columns[1], &adjoint(&c.x(0)?)?, g)],
+                gradient: |c, g| [
+                    in_layout(columns[0], g, &adjoint(&c.x(1)?)?),
+                    in_layout(columns[1], &adjoint(&c.x(0)?)?, g),
+                ],
                 run: matmul_body, node: "mm",
                 samples: [
                     "N(3, 4), N(4, 5)",

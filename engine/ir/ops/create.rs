@@ -85,7 +85,7 @@ macro_rules! create_ops {
                 "assert_eq!((x.shape(), x.strides()), (&[2, 3][..], &[1, 2][..]));",
             ],
         }
-        /// A tensor of the given sizes whose dimensions lie in memory in the order `physical_layout`, outermost first.
+        /// A tensor of the given sizes whose dimensions are in memory in the order `physical_layout`, outermost first.
         /// Its elements may be anything; here they are zeros.
         function empty_permuted(
             size: Sizes, physical_layout: Sizes; dtype: OptDtype = None, device: OptDevice = None

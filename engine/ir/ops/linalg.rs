@@ -248,7 +248,7 @@ macro_rules! linalg_ops {
 linalg_ops!(define_primitives);
 
 impl LinalgOp {
-    /// Is the result matrices, which lie column by column, as LAPACK leaves them?
+    /// Is the result matrices, which are column-major, as LAPACK leaves them?
     pub fn gives_columns(&self) -> bool {
         matches!(
             self,

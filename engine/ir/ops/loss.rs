@@ -73,7 +73,7 @@ macro_rules! loss_ops {
                 r#"assert_close(nll_loss(&log_probabilities, &tensor([0, 1])?, None, -100, "mean")?, 2.5);"#,
             ],
         }
-        /// What goes back through [`nll_loss`] of (…, N, C) with N `target`s from `grad`, which has the loss's shape:
+        /// The gradient through [`nll_loss`] of (…, N, C) with N `target`s from `grad`, which has the loss's shape:
         /// its share of `grad` with the other sign at each target that is not ignored, and zeros elsewhere.
         function nll_loss_gradient(
             grad: Tensor, target: Tensor, classes: Int, ignore_index: Int, reduction: Text

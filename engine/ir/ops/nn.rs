@@ -172,7 +172,7 @@ macro_rules! nn_ops {
             samples: ["N(3, 4), 1", "N(2, 3, 4), 0"],
             example: ["assert_close(tensor([0.0, 0.0])?.log_softmax(0, None)?, [-0.69315, -0.69315]);"],
         }
-        /// What goes back through [`softmax`] from `grad` and the result `output`: `y (g - Σ g y)` along `dim`; with
+        /// The gradient through [`softmax`] from `grad` and the result `output`: `y (g - Σ g y)` along `dim`; with
         /// `log` through [`log_softmax`]: `g - e^y Σ g`.
         function softmax_gradient(grad: Tensor, output: Tensor, dim: Dim, log: Bool) -> Tensor {
             amp: Own, dtypes: FLOAT, result: Same,
@@ -198,7 +198,7 @@ macro_rules! nn_ops {
             samples: ["N(3, 4)", "N(3, 4), approximate='tanh'"],
             example: [r#"assert_close(gelu(&tensor([-1.0, 1.0])?, "none")?, [-0.15866, 0.84134]);"#],
         }
-        /// What goes back through [`gelu`] from `grad`: `grad` times the slope at `input`.
+        /// The gradient through [`gelu`] from `grad`: `grad` times the slope at `input`.
         function gelu_gradient(grad: Tensor, input: Tensor, tanh: Bool) -> Tensor {
             amp: Own, dtypes: FLOAT, result: Same,
             primitive: GeluGradient { tanh: bool }, saves: Inputs,
@@ -386,7 +386,7 @@ macro_rules! nn_ops {
                 "assert_close(states, [1.0, 3.0]);",
             ],
         }
-        /// What goes back through [`recurrent`]: from the gradients `grad` (rows, hidden) of all hidden states,
+        /// The gradient through [`recurrent`]: from the gradients `grad` (rows, hidden) of all hidden states,
         /// `grad_h` of the last ones and `grad_c` of the last cells, and from `states`, what [`recurrent`] gave with
         /// `save`. Gives one dimension: the gradients of the gates' sums (rows, gates · hidden; of a GRU beside them
         /// that of `W_hh h + b_hh` of n), of `hx`, and of `cx`. Without `through`, which one step alone may be, `hx`'s

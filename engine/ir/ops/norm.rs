@@ -32,7 +32,7 @@ macro_rules! norm_ops {
                 1.0]]);",
             ],
         }
-        /// What goes back through [`normalize_last`] from `grad`: `(g - mean(g) - y mean(g y)) / sqrt(var + eps)`, with
+        /// The gradient through [`normalize_last`] from `grad`: `(g - mean(g) - y mean(g y)) / sqrt(var + eps)`, with
         /// the result `y` made again from its `input`.
         function normalize_last_gradient(grad: Tensor, input: Tensor, dims: Int, eps: Float) -> Tensor {
             amp: Own, dtypes: FLOAT, result: Same,

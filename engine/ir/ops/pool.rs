@@ -4,7 +4,7 @@ use super::conv::Spatial;
 use super::macros::define_primitives;
 use lucid_core::shape::Shape;
 
-/// How a pool's windows lie.
+/// The layout of a pool's windows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolArgs {
     /// Window sizes.
@@ -41,7 +41,7 @@ macro_rules! pool_ops {
                 "assert_close(max_pool(&x, &[2], &[2], &[0], &[1], false)?, [[[3.0, 5.0]]]);",
             ],
         }
-        /// Where in its plane each window's largest element lies, row-major; the first at a tie.
+        /// Where in its plane each window's largest element is, row-major; the first at a tie.
         function max_pool_indices(
             input: Tensor, kernel_size: Dims, stride: Dims, padding: Dims, dilation: Dims, ceil_mode: Bool
         ) -> Tensor {
@@ -94,7 +94,7 @@ macro_rules! pool_ops {
                 "assert_close(max_pool_take(&x, &places)?, [[[3.0, 5.0]]]);",
             ],
         }
-        /// Zeros of the shape `input_size` with `grad` added at `places` of each plane: what goes back through
+        /// Zeros of the shape `input_size` with `grad` added at `places` of each plane: the gradient through
         /// [`max_pool_take`].
         function max_pool_put(grad: Tensor, places: Tensor, input_size: Sizes) -> Tensor {
             dtypes: REAL, result: Same,

@@ -4,7 +4,7 @@ use super::macros::define_primitives;
 use lucid_core::shape::{Axes, Layout, Shape, Slices};
 use lucid_core::DType;
 
-/// How the tensor lies that an `AsStrided` view was taken of; its gradient needs to know.
+/// The layout of the tensor that an `AsStrided` view was taken of; its gradient needs to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// Row-major from the storage's start, as the layout sees it.

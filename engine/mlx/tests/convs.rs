@@ -93,7 +93,7 @@ fn forward_and_gradients_are_those_of_loops() {
         let (px, pw, pg, pb) = (put(&x, &case.x), put(&w, &case.w), put(&g, &o), put(&b, &[o[1]]));
         let args = Box::new(case.args.clone());
         let forward = ConvOp::Forward { args: args.clone() };
-        // Twice: the second time the weight may lie in another order.
+        // Twice: the second time the weight may be in another order.
         for _ in 0..2 {
             let made = B::conv(&forward, &[&px, &pw, &pb], &meta(&o)).unwrap();
             B::eval(&[&made, &pw], true).unwrap();

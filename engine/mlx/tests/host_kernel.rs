@@ -29,7 +29,7 @@ fn close([own, hosted]: [Vec<f32>; 2], tolerance: f32) {
     }
 }
 
-/// Images whose elements lie in order, turned around (with negative strides within MLX), exchanged, and repeated.
+/// Images whose elements are in order, turned around (with negative strides within MLX), exchanged, and repeated.
 fn images() -> Vec<GpuArray> {
     let plain = put(&noise(2 * 3 * 8 * 6, 1), &[2, 3, 8, 6]);
     let out = Meta::new(&[2, 3, 8, 6], DType::F32);

@@ -392,7 +392,7 @@ fn lu_unpack_body(lu: &Tensor, pivots: &Tensor, data: bool, places: bool) -> Res
     let [l, u] = match data {
         true => halves(lu)?,
         false => {
-            // Of no elements, but made of the factors: a gradient goes back, of zeros.
+            // Of no elements, but made of the factors: the gradient is zeros.
             let none = || crate::ops::view::reshape_to(&lu.narrow(-1, 0, 0)?, &[0])?.copy();
             [none()?, none()?]
         }

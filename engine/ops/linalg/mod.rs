@@ -61,21 +61,21 @@ fn parts(op: LinalgOp, a: &Tensor, lead: &[usize], each: usize) -> Result<Tensor
     dispatch::apply1(Prim::Linalg(op), &[a], Meta { shape, dtype })
 }
 
-/// The parts of the last dimension, each in its shape, after `own` had them as they lie: matrices by columns.
+/// The parts of the last dimension, each in its shape, after `own` had them in their own layout: matrices by columns.
 fn parted(t: &Tensor, shapes: &[&[usize]], own: impl Fn(Tensor) -> Result<Tensor>) -> Result<Vec<Tensor>> {
     let (mut from, lead) = (0, &t.shape()[..t.ndim() - 1]);
     let mut found = Vec::new();
     for part in shapes {
         let size: usize = part.iter().product();
         let shape: Shape = lead.iter().chain(part.iter().rev()).copied().collect();
-        let lying = own(super::view::reshape_to(&t.narrow(-1, from, size as i64)?, &shape)?)?;
-        found.push(if part.len() == 2 { lying.transpose(-2, -1)? } else { lying });
+        let rows = own(super::view::reshape_to(&t.narrow(-1, from, size as i64)?, &shape)?)?;
+        found.push(if part.len() == 2 { rows.transpose(-2, -1)? } else { rows });
         from += size as i64;
     }
     Ok(found)
 }
 
-/// The parts of the last dimension, each in its shape; matrices lie by columns.
+/// The parts of the last dimension, each in its shape; matrices are column-major.
 pub(super) fn unpacked(t: &Tensor, shapes: &[&[usize]]) -> Result<Vec<Tensor>> {
     parted(t, shapes, Ok)
 }
@@ -101,7 +101,7 @@ pub(super) fn adjoint(t: &Tensor) -> Result<Tensor> {
     t.transpose(-2, -1)?.conjugated()
 }
 
-/// What is real, but lies among complex numbers.
+/// What is real, but is among complex numbers.
 pub(super) fn real_part(t: &Tensor) -> Result<Tensor> {
     if t.dtype().is_complex() {
         super::complex::real(t)

@@ -29,7 +29,7 @@ macro_rules! reflect_ops {
                 "assert_close(&made[1], [1.6]);",
             ],
         }
-        /// The first n columns of the product of the reflections whose vectors lie below the diagonal of `A`, m by n
+        /// The first n columns of the product of the reflections whose vectors are below the diagonal of `A`, m by n
         /// with n ≤ m, and whose factors are `tau`, up to n.
         function linalg_householder_product(input: Tensor, tau: Tensor) -> Tensor {
             out: cast, amp: Full, dtypes: FACTORED, result: Same,
@@ -48,7 +48,7 @@ macro_rules! reflect_ops {
             example: ["assert_close(tensor([[-5.0], [0.5]])?.orgqr(&tensor([1.6])?)?, [[-0.6], [-0.8]]);"],
         }
         /// `Q C`, without `left` `C Q`, with `transpose` of the adjoint of `Q`: the square product of the reflections
-        /// whose vectors lie below the diagonal of the input, and whose factors are `input2`. `C` is `input3`. Batches
+        /// whose vectors are below the diagonal of the input, and whose factors are `input2`. `C` is `input3`. Batches
         /// are the same.
         method ormqr(input2: Tensor, input3: Tensor, left: Bool = true, transpose: Bool = false) -> Tensor {
             amp: Full, dtypes: FACTORED, result: Same,
@@ -106,7 +106,7 @@ impl Reflections {
         Ok(Reflections { vectors, factors, inner })
     }
 
-    /// The product with the columns `c`, from what `Vᴴ` makes of them; it lies by columns, as LAPACK leaves it, or by rows.
+    /// The product with the columns `c`, from what `Vᴴ` makes of them; it is column-major, as LAPACK leaves it, or by rows.
     fn act(&self, c: &Tensor, along: &Tensor, adjointed: bool, columns: bool) -> Result<Tensor> {
         let middle = match adjointed {
             false => (&self.factors * &solve_triangle(&self.inner, along, true, true)?)?,

@@ -251,7 +251,7 @@ fn sided(
             return Err(Error::runtime(op, why));
         }
         let x = solve(a, &b.unsqueeze(-1)?)?.squeeze(Some(&[-1]))?;
-        // In PyTorch a batch of vectors lies as a matrix of them does, by columns.
+        // In PyTorch a batch of vectors has the layout of a matrix of them, by columns.
         return if x.ndim() > 1 { by_columns(&x) } else { Ok(x) };
     }
     match left {

@@ -11,7 +11,7 @@ type Shape = SmallVec<[i32; 8]>;
 type Strides = SmallVec<[i64; 8]>;
 
 /// The view of an evaluated array that `look` gives the shape and the strides of, from the array's own strides and whether
-/// its elements lie in row-major order; `None` where the array is not evaluated, or `look` declines.
+/// its elements are in row-major order; `None` where the array is not evaluated, or `look` declines.
 fn at_once(a: &Array, look: impl FnOnce(&[i32], &[i64], bool) -> Option<(Shape, Strides)>) -> Result<Option<Array>> {
     if !a.is_evaluated() {
         return Ok(None);
@@ -146,7 +146,7 @@ pub fn as_strided(a: &Array, shape: &[i32], strides: &[i64], offset: usize) -> R
     counters::count_op();
     let (dims, steps) = ((shape.as_ptr(), shape.len()), (strides.as_ptr(), strides.len()));
     // SAFETY: valid handles, live slices, a null out-parameter for MLX to fill; every element of the view was checked to
-    // lie inside the array.
+    // are inside the array.
     Array::build(|out| unsafe { sys::mlx_as_strided(out, a.raw(), dims.0, dims.1, steps.0, steps.1, offset, stream) })
 }
 

@@ -129,7 +129,7 @@ class _Projection:
         return numbers / numbers.square().sum().sqrt() if _size(t) else numbers
 
     def along(self, output: int, values: Tensor) -> float:
-        """How far `values` lie along the output's direction."""
+        """How far `values` are along the output's direction."""
         numbers = _C.tensor(_flat(values), dtype=_C.float64, device="cpu")
         return float((numbers * self.outputs[output]).sum())
 

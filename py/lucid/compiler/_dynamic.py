@@ -177,7 +177,7 @@ def generalise(
     """
     if not tensors:
         raise NotDynamic("the call has no tensors for arguments")
-    if base.hosts or base.effects or base.spent or base.raw is None:
+    if base.hosts or base.effects or base.released or base.raw is None:
         raise NotDynamic("the call runs a backward pass, or steps an optimizer")
     raw = base.raw
     given = set(raw.roots(raw.inputs()))

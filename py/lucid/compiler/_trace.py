@@ -221,7 +221,7 @@ class _Graphed(lucid.autograd.Function):
         # Asked for so that inputs that were written since are an error.
         _ = ctx.saved_tensors
         compiled = ctx.compiled
-        if compiled.spent:
+        if compiled.released:
             raise lucid.errors.RuntimeError(
                 "Trying to backward through the graph a second time (or directly access saved tensors after they have "
                 "already been freed). Saved intermediate values of the graph are freed when you call .backward() or "
@@ -233,8 +233,8 @@ class _Graphed(lucid.autograd.Function):
             g = grads[place]
             shape, stride, dtype, device = layout
             if g is None or tuple(g.stride()) != stride:
-                laid = lucid.empty_strided(shape, stride, dtype=dtype, device=device)
-                g = laid.zero_() if g is None else laid.copy_(g)
+                strided = lucid.empty_strided(shape, stride, dtype=dtype, device=device)
+                g = strided.zero_() if g is None else strided.copy_(g)
             run.set(value, g)
         run.run()
         wanted = iter(run.values([v for v in compiled.gradients if v is not None]))
@@ -299,7 +299,7 @@ class Compiled:
         self.incoming: dict[int, tuple[int, Any]] = {}
         self.gradients: list[Any] = []
         self.saved: list[int] = []
-        self.spent = False
+        self.released = False
         self.split = 0
         self.guard = b""
         self.kept: Any = None
@@ -310,7 +310,7 @@ class Compiled:
         """Is another recording one of the same call, at other sizes?"""
         if not isinstance(other, Compiled) or other.raw is None:
             return False
-        names = ("tree", "leaves", "values", "sources", "effects", "differentiable", "wanted", "gradients", "spent")
+        names = ("tree", "leaves", "values", "sources", "effects", "differentiable", "wanted", "gradients", "released")
         places = {place: value for place, (value, _) in self.incoming.items()}
         same = all(getattr(self, name) == getattr(other, name) for name in names) and not other.hosts
         return same and places == {place: value for place, (value, _) in other.incoming.items()}
@@ -415,7 +415,7 @@ def _check_state(trace: Trace, again: Any, before: tuple[bytes, list[Any]]) -> N
     after = _C._tensor_guards(trace.tensors)
     moved = before[1] != [t._storage_key() for t in trace.tensors]
     if moved or _without_grads(before[0], trace.tensors) != _without_grads(after, trace.tensors):
-        trace.fail("the call changes how a tensor lies, or whether it requires a gradient")
+        trace.fail("the call changes a tensor's strides, or whether it requires a gradient")
 
 
 def _without_grads(guards: bytes, tensors: list[Tensor]) -> bytes:
@@ -474,7 +474,7 @@ def _constant_result(value: Any) -> bool:
 
 
 def _weight(t: Tensor) -> Tensor:
-    """A gradient of a result, to record with: it lies as the result does, unless that shows an element twice."""
+    """A gradient of a result, to record with: it has the layout of the result, unless that shows an element twice."""
     repeats = any(step == 0 and size > 1 for step, size in zip(t.stride(), t.shape, strict=True))
     if repeats or not t.numel():
         return lucid.ones(t.shape, dtype=t.dtype, device=t.device)
@@ -504,10 +504,10 @@ def _record_backward(trace: Trace, made: Compiled, outputs: list[Tensor], places
         if not (ran and "second time" in str(error)):
             trace.fail(f"its gradient cannot be recorded: {error}")
             return
-        made.spent = True
+        made.released = True
         grads = (None,) * len(inputs)
     # A result may require a gradient, and lead to none: it still does, when it is computed again.
-    everything = made.spent or all(g is None for g in grads)
+    everything = made.released or all(g is None for g in grads)
     made.wanted = [i for i, g in zip(wanted, grads, strict=True) if g is not None or everything]
     made.gradients = [None if g is None else recorder.value_of(g) for g in grads if g is not None or everything]
     if any(g is not None and recorder.value_of(g) is None for g in grads):

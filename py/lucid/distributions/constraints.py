@@ -245,7 +245,7 @@ class _Boolean(Constraint):
 
 
 class _Bounded(Constraint):
-    """What lies between bounds."""
+    """What is between bounds."""
 
     def __init__(self, **bounds: Any) -> None:
         self.__dict__.update(bounds)

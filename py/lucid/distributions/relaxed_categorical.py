@@ -35,7 +35,7 @@ class ExpRelaxedCategorical(CategoricalParameter):
     """
 
     arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
-    # What is sampled lies on a submanifold of these.
+    # What is sampled is on a submanifold of these.
     support = constraints.real_vector
     has_rsample = True
     _expandable: ClassVar[dict[str, int]] = {}

@@ -1,6 +1,6 @@
 """Models from Hugging Face's folders and from GGUF files, and folders from models.
 
-On the CPU dense weights lie in the mapped files: nothing is copied that has the dtype already. GGUF's blocks become
+On the CPU dense weights are in the mapped files: nothing is copied that has the dtype already. GGUF's blocks become
 the packed layout of `quantized_matmul` without loss but for the rounding of scales; `Q6_K`, whose groups of 16 that
 layout
 has not, becomes floats.

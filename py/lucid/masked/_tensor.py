@@ -141,7 +141,7 @@ def masked_tensor(data: Tensor, mask: Tensor, requires_grad: bool = False) -> Ma
 
 
 def as_masked_tensor(data: Tensor, mask: Tensor) -> MaskedTensor:
-    """A masked tensor of the data, through which gradients go back to it: those of what counts.
+    """A masked tensor of the data, which gets gradients through it: those of what counts.
 
     Args and errors are those of `masked_tensor`.
 

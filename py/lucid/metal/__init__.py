@@ -1,6 +1,6 @@
 """Apple's GPU by name: queries, waiting, and kernels in Metal's own language.
 
-The device itself is `lucid.device("metal")`. Its memory is the machine's: every tensor there lies where the CPU sees it
+The device itself is `lucid.device("metal")`. Its memory is the machine's: every tensor there is where the CPU sees it
 too, so that `numpy()` and DLPack show evaluated tensors without a copy, and `cpu()` and `to("metal")` copy large ones
 only when one side is written to (docs/macos.md). Where MLX has no Metal, `is_available` is false and everything else
 raises `GpuNotAvailable`.
@@ -168,7 +168,7 @@ def to_shared(tensor: _C.Tensor) -> _C.Tensor:
 
 
 def is_shared(tensor: _C.Tensor) -> bool:
-    """Does it lie in memory that CPU and GPU both see? All of the Metal device's do.
+    """Is it in memory that CPU and GPU both see? All of the Metal device's are.
 
     Args:
         tensor (_C.Tensor): any shape.

@@ -84,7 +84,7 @@ class NestedTensor(Tensor):
         return self._offsets
 
     def lengths(self) -> Tensor | None:
-        """None: sequences lie without holes."""
+        """None: sequences are without holes."""
         return None
 
     def unbind(self, dim: int = 0) -> tuple[Tensor, ...]:  # type: ignore[override]
@@ -178,7 +178,7 @@ def _offsets(lengths: Sequence[int], device: Any) -> Tensor:
 def as_nested_tensor(
     ts: Tensor | Sequence[Tensor], dtype: lucid.dtype | None = None, device: Any = None, layout: Any = None
 ) -> NestedTensor:
-    """A nested tensor of tensors, through which gradients go back to them.
+    """A nested tensor of tensors, which get gradients through it.
 
     Args:
         ts (Tensor | Sequence[Tensor]): Tensors (j, …) that differ in their first size alone; or one tensor (N, L,
@@ -267,7 +267,7 @@ def nested_tensor_from_jagged(
     min_seqlen: int | None = None,
     max_seqlen: int | None = None,
 ) -> NestedTensor:
-    """A nested tensor of rows that lie one after the other, without a copy.
+    """A nested tensor of rows that are one after the other, without a copy.
 
     Args:
         values (Tensor): (sum of lengths, …).

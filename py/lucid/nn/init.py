@@ -191,7 +191,7 @@ def _no_grad_trunc_normal_(
         tensor.uniform_(2 * low - 1, 2 * high - 1, generator=generator)
         tensor.erfinv_()
         tensor.mul_(std * math.sqrt(2.0)).add_(mean)
-        # Rounding, and an erfinv at ±1, may lie outside.
+        # Rounding, and an erfinv at ±1, may be outside.
         return tensor.copy_(tensor.clamp(a, b))
 
 

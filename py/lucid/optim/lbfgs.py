@@ -230,7 +230,7 @@ def _strong_wolfe(
         if abs(places[1] - places[0]) * size < tolerance:
             break
         t = _interpolate(bracket[0][:3], bracket[1][:3])
-        # A place near the bracket's end is moved inwards, if it happens twice or lies at the very end.
+        # A place near the bracket's end is moved inwards, if it happens twice or is at the very end.
         margin = 0.1 * (max(places) - min(places))
         if min(max(places) - t, t - min(places)) < margin:
             if stuck or t >= max(places) or t <= min(places):

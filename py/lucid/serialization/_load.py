@@ -1,6 +1,6 @@
 """Reading checkpoints: the zip archives that `save` and `torch.save` write, and PyTorch's older format without a zip.
 
-Files are not trusted: the archive is checked by `_zip`, the pickle is run by `_unpickle`, and tensors must lie inside
+Files are not trusted: the archive is checked by `_zip`, the pickle is run by `_unpickle`, and tensors must be inside
 their storages. Memory use is bounded by the size of the file.
 """
 
@@ -424,7 +424,7 @@ def load(
         pickle_module (module, optional): Accepted where they change nothing; others are a ValueError.
         weights_only (bool, optional): True by default: only tensors and plain containers are read, and what
             `add_safe_globals` lists. False runs the code that the file names, and warns.
-        mmap (bool, optional): Whether the file is mapped: tensors on the CPU lie in it, nothing is read before it
+        mmap (bool, optional): Whether the file is mapped: tensors on the CPU are in it, nothing is read before it
             is used, and checksums are not looked at. Writes to such tensors do not reach the file. Needs a path.
         **pickle_load_args (object): Accepted where they change nothing; others are a ValueError.
 

@@ -1,6 +1,6 @@
 """safetensors files: whole, or tensor by tensor. The format's checks are the engine's, through the `safetensors` crate.
 
-On the CPU tensors lie in the mapped file and are read when they are used; writing to one does not reach the file.
+On the CPU tensors are in the mapped file and are read when they are used; writing to one does not reach the file.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def save_safetensors(tensors: Mapping[str, Tensor], path: PathLike, metadata: Ma
 def load_safetensors(path: PathLike, device: Any = None, *, mmap: bool = False) -> dict[str, Tensor]:
     """All tensors of a safetensors file, on a device (the default one where none is given).
 
-    With `mmap`, those on the CPU lie in the mapped file, so that nothing is read before it is used; whoever shortens
+    With `mmap`, those on the CPU are in the mapped file, so that nothing is read before it is used; whoever shortens
     the file meanwhile ends this process when it is read (SIGBUS, mmap(2)). Raises FileNotFoundError, and FileError for
     what is no such file. `safe_open` reads single tensors and the metadata.
 

@@ -21,7 +21,7 @@ class FileSource:
     def read(self, offset: int, size: int) -> bytes:
         """Exactly these bytes; an InvalidFileError where the file ends before."""
         if offset < 0 or size < 0 or offset + size > self.size:
-            raise InvalidFileError(f"not a readable checkpoint: {size} bytes at {offset} lie outside of the file")
+            raise InvalidFileError(f"not a readable checkpoint: {size} bytes at {offset} are outside of the file")
         self.file.seek(self.base + offset)
         data = self.file.read(size)
         if len(data) != size:
@@ -42,5 +42,5 @@ class MappedSource:
     def read(self, offset: int, size: int) -> memoryview:
         """Exactly these bytes, where they are."""
         if offset < 0 or size < 0 or offset + size > self.size:
-            raise InvalidFileError(f"not a readable checkpoint: {size} bytes at {offset} lie outside of the file")
+            raise InvalidFileError(f"not a readable checkpoint: {size} bytes at {offset} are outside of the file")
         return self.view[offset : offset + size]

@@ -41,7 +41,7 @@ def _fail(why: str) -> InvalidFileError:
 
 @dataclass(frozen=True)
 class Entry:
-    """One file of the archive: where its bytes lie, and their checksum."""
+    """One file of the archive: where its bytes are, and their checksum."""
 
     name: str
     start: int

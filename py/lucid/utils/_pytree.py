@@ -313,7 +313,7 @@ class TreeSpec:
         return SUPPORTED_NODES[self.type].unflatten_fn([c._built(leaves) for c in self._children], self.context)
 
     def flatten_up_to(self, tree: PyTree) -> list[Any]:
-        """The parts of a tree that lie where this structure has its leaves, whatever they are.
+        """The parts of a tree that are where this structure has its leaves, whatever they are.
 
         Raises:
             ValueError: The tree is nested in another way.

@@ -26,7 +26,7 @@ def saved(args: tuple[Any, ...]) -> Callable[[], list[Any]]:
     """Arguments as the tape saves tensors: through its hooks, and with an error where one was written since."""
     at = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
     rest = [None if isinstance(a, Tensor) else a for a in args]
-    # A step of its own, which nothing goes back through.
+    # A step of its own, which no gradient passes.
     token, end = _C.zeros(0, requires_grad=True), _C.zeros(0)
     kept = _C._record_function(
         "CheckpointInputs", [token], [end], [False], tuple(args[i] for i in at), True, lambda g: g

@@ -131,7 +131,7 @@ class _Stop(Exception):
 
 
 class _Holder:
-    """Stands for a saved tensor: lives as long as a step of the tape needs it."""
+    """Stands for a saved tensor: lives as long as a node of the graph needs it."""
 
     __slots__ = ("__weakref__", "index", "made")
 
@@ -437,7 +437,7 @@ def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 class CheckpointFunction(Function):
-    """The older way: one node, whose backward runs the function recorded and goes back through it."""
+    """The older way: one node, whose backward runs the function recorded and differentiates it."""
 
     @staticmethod
     def forward(ctx: Any, run_function: Callable[..., Any], preserve_rng_state: bool, *args: Any) -> Any:

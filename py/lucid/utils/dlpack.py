@@ -49,7 +49,7 @@ def _export(
     dl_device: tuple[int, int] | None = None,
     copy: bool | None = None,
 ) -> Any:
-    """A capsule of the tensor's elements where they lie: `Tensor.__dlpack__`.
+    """A capsule of the tensor's elements in place: `Tensor.__dlpack__`.
 
     Versioned where `max_version` is at least (1, 0), else of the old kind. A tensor that requires gradients, another
     device than the host's memory and, in an old capsule, memory that is not writable are a BufferError.

@@ -21,7 +21,7 @@ fn _set_grad_enabled(mode: bool) -> bool {
     lucid::set_grad_enabled(mode)
 }
 
-/// Says whether the first gradients of leaves lie as these do, in the calling thread, and gives the former answer.
+/// Says whether the first gradients of leaves have the layout of the leaves, in the calling thread, and gives the former answer.
 #[pyfunction]
 fn _set_layout_enforced(on: bool) -> bool {
     autograd::set_layout_enforced(on)

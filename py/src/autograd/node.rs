@@ -1,4 +1,4 @@
-//! `lucid.autograd.graph.Node`: a step of the tape, as `Tensor.grad_fn` shows it.
+//! `lucid.autograd.graph.Node`: a node of the graph, as `Tensor.grad_fn` shows it.
 
 use super::{call_python, callable, grads_of, grads_tuple, PyRefs};
 use crate::tensor::{object_of, wrap, PyTensor};

@@ -99,7 +99,7 @@ shortcuts! {
 #[pymethods]
 impl PyTensor {
     /// The tensor with another dtype, on another device, or both: `to(dtype)`, `to(device)`, `to(device, dtype)`,
-    /// `to(other)`. Itself where nothing changes, unless `copy`. The result's dimensions lie in memory as `memory_format`
+    /// `to(other)`. Itself where nothing changes, unless `copy`. The result's dimensions are in memory as `memory_format`
     /// says, by default in the order of the tensor's own.
     #[doc = lucid::op_doc!(python tensor_to)]
     #[pyo3(signature = (*args, dtype=Arg::MISSING, device=Arg::MISSING, tensor=None, non_blocking=false, copy=false, memory_format=Arg::MISSING))]

@@ -101,7 +101,7 @@ impl PyTensor {
         self.set_grad(py, None)
     }
 
-    /// The step of the tape that made it; `None` for a leaf.
+    /// The node of the graph that made it; `None` for a leaf.
     #[getter]
     fn grad_fn<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         engine_call::quick(py, || self.read().check_followed())?;

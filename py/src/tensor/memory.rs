@@ -1,4 +1,4 @@
-//! Where a tensor's elements lie: addresses, storages, memory that other libraries and processes see.
+//! Where a tensor's elements are: addresses, storages, memory that other libraries and processes see.
 
 use super::{wrap, PyTensor};
 use crate::{engine_call, errors};
@@ -29,7 +29,7 @@ impl PyTensor {
         python!(slf.py(), "lucid._storage", "UntypedStorage")?.call_method1("_of", (slf,))
     }
 
-    /// Does the tensor lie in memory that other processes can map? On the GPU device it never does.
+    /// Is the tensor in memory that other processes can map? On the GPU device it never is.
     fn is_shared(&self) -> bool {
         self.read().is_shared()
     }
@@ -116,7 +116,7 @@ impl PyTensor {
         Ok((h.name, h.storage_numel, offset, shape.to_vec(), strides.to_vec()))
     }
 
-    /// DLPack's protocol: a capsule of the elements where they lie.
+    /// DLPack's protocol: a capsule of the elements in place.
     #[pyo3(signature = (**kwargs))]
     fn __dlpack__<'py>(slf: &Bound<'py, Self>, kwargs: Option<&Bound<'py, PyDict>>) -> PyResult<Bound<'py, PyAny>> {
         python!(slf.py(), "lucid.utils.dlpack", "_export")?.call((slf,), kwargs)

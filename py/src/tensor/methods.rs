@@ -167,7 +167,7 @@ impl PyTensor {
         engine_call::long(py, || t.item_bool())
     }
 
-    /// Does it lie in memory that a GPU reads directly? Never: no device here copies from such memory.
+    /// Is it in memory that a GPU reads directly? Never: no device here copies from such memory.
     fn is_pinned(&self) -> bool {
         false
     }
@@ -513,7 +513,7 @@ pub fn subclassed<'py>(
     Ok(made)
 }
 
-/// Where in the storage each element lies, in row-major order.
+/// Where in the storage each element is, in row-major order.
 fn places_of(t: &Tensor) -> Vec<usize> {
     let mut places = vec![t.storage_offset()];
     for (&size, &stride) in t.shape().iter().zip(t.strides()) {

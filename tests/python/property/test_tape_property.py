@@ -212,7 +212,7 @@ def agree(a: Any, b: Any) -> bool:
 @example([Step("clone", 1), Step("unbind", 5), Step("put all", 5, 8)], "cpu")
 # What shows a tensor several times, set to that tensor.
 @example([Step("expand", 4), Step("put all", 5, 4)], "cpu")
-# A write to what shows a tensor several times: nobody goes back to what it was before.
+# A write to what shows a tensor several times: no gradient reaches what it was before.
 @example([Step("expand", 3), Step("fill_", 5)], "gpu")
 @example([Step("expand", 3), Step("put all", 5, 3)], "cpu")
 # Of views that the tape has lost: which error comes first, and what needs no place on it.

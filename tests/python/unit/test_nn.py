@@ -572,7 +572,7 @@ def test_init_is_seeded(device: str) -> None:
 
 
 def test_gpu_windows_of_a_strided_input() -> None:
-    """MLX's strided views take row-major arrays only: elements that lie one stride apart had slipped through."""
+    """MLX's strided views take row-major arrays only: elements that are one stride apart had slipped through."""
     big = lucid.randn(2, 1, 6, 6, 3)
     found = []
     for device in ("cpu", "gpu"):

@@ -1,7 +1,7 @@
 //! Products of `bfloat16` matrices by instructions that multiply pairs and add up in `f32`: AVX-512 BF16 and AMX.
 //!
 //! Both read the same packed form: strips of 16 rows or columns, cut along the sums into tiles of 32 terms, which are what
-//! one AMX register holds. A tile's words are pairs of terms, the earlier one in the lower half; those of a left factor lie row by
+//! one AMX register holds. A tile's words are pairs of terms, the earlier one in the lower half; those of a left factor are row by
 //! row, those of a right factor by pairs, of all columns side by side. Depends on `simd`. Invariant: bounds are checked once, by [`by`]; a task writes a
 //! rectangle of the result that no other task has, so that results do not depend on the number of threads.
 
@@ -57,7 +57,7 @@ pub(super) fn product(product: &Product<bf16>, c: &mut [bf16]) -> bool {
     }
 }
 
-/// Where the result lies.
+/// Where the result is.
 struct Place(*mut bf16);
 // SAFETY: tasks write to rectangles that do not overlap.
 unsafe impl Sync for Place {}
@@ -148,7 +148,7 @@ unsafe fn task<K: Kernel>(
             let b = pair(right, j, from, len);
             for i in rows.clone() {
                 let a = pair(left, i, from, len);
-                // SAFETY: the strips have `len` tiles from there on; the block of sums lies inside the room, and is
+                // SAFETY: the strips have `len` tiles from there on; the block of sums is inside the room, and is
                 // written when its first terms are added up; its rows and columns of `c` are this task's.
                 unsafe {
                     let sums = sums.add(at(i, j));
@@ -198,7 +198,7 @@ impl Task for Round<'_> {
 /// A factor as strips of lines: rows of the left one, columns of the right one.
 struct Strips<'a> {
     x: Matrix<'a, bf16>,
-    /// Do the terms of a line lie side by side? Else those of neighbouring lines do.
+    /// Are the terms of a line adjacent? Else those of neighbouring lines are.
     dense: bool,
     lines: usize,
     terms: usize,
@@ -220,7 +220,7 @@ impl Task for Pack<'_> {
         let Pack { strips, first, by_pairs, transpose, to } = self;
         let depth = strips.terms.div_ceil(TERMS);
         let count = to.len() / depth;
-        // In the order in which the factor lies in memory.
+        // In the order in which the factor is in memory.
         let (outer, inner) = if strips.dense { (count, depth) } else { (depth, count) };
         for o in 0..outer {
             for i in 0..inner {

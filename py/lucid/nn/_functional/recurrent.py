@@ -70,7 +70,7 @@ def over_steps(
 ) -> Tensor:
     """Packed rows of sequences of one length as (L, N, size), or (N, L, size); the steps have the names of PyTorch's.
 
-    In memory the result lies as that of an op on `like`, where it is given.
+    The result has the strides of an op on `like`, where it is given.
     """
     fused = mode == "LSTM" and rows.dtype == lucid.float32 and not projected
     with _C._Step("cat" if bidirectional else "mkldnn_rnn_layer" if fused else "stack"):

@@ -102,7 +102,7 @@ def grid_sample(
         input (Tensor): what to look into, (N, C, H, W) or (N, C, D, H, W).
         grid (Tensor): where to look, (N, H', W', 2) or (N, D', H', W', 3).
         mode (str, default: "bilinear"): "bilinear", "nearest" or "bicubic".
-        padding_mode (str, default: "zeros"): What lies outside: "zeros", "border" or "reflection".
+        padding_mode (str, default: "zeros"): What is outside: "zeros", "border" or "reflection".
         align_corners (bool, optional): Whether ±1 are the outer elements' centres, not their outer edges.
 
     Returns:

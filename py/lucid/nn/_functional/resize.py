@@ -199,7 +199,7 @@ def _nearest(x: Tensor, dim: int, grid: _Grid, exact: bool) -> Tensor:
 
 
 def _taps(grid: _Grid, line: Tensor, cubic_too: bool) -> list[tuple[Tensor, Tensor]]:
-    """The neighbours of each new element, which may lie outside, with their weights."""
+    """The neighbours of each new element, which may be outside, with their weights."""
     real = grid.places(line)
     if not cubic_too:
         real = real.clamp(min=0)

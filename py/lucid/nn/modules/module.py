@@ -414,7 +414,7 @@ class Module(NamedInErrors, CallMixin, StateDictMixin):
         """Moves and converts parameters and buffers, in place.
 
         Takes a device, a dtype, both, or a tensor to be like. Only floating-point and complex tensors change dtype; the
-        others only move. With `memory_format` the dimensions of tensors with four or five lie in memory as it says.
+        others only move. With `memory_format` the dimensions of tensors with four or five are in memory as it says.
         """
         return self._apply(parse_to(args, kwargs))
 

@@ -13,7 +13,7 @@ __all__ = ["Conversion", "parse_to"]
 
 class Conversion:
     """Moves a tensor to `device` and, where it is floating or complex, casts it to `dtype`; where it has four or five
-    dimensions, these lie in memory as `memory_format` says.
+    dimensions, these are in memory as `memory_format` says.
 
     Args:
         device (lucid.device or str, optional): the device to move to.

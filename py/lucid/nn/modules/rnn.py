@@ -129,7 +129,7 @@ class RNNBase(Module):
             init.uniform_(weight, -bound, bound)
 
     def flatten_parameters(self) -> None:
-        """Accepted and without effect: parameters need not lie next to each other here."""
+        """Accepted and without effect: parameters need not be next to each other here."""
 
     @property
     def all_weights(self) -> list[list[Parameter]]:

@@ -104,7 +104,7 @@ def _fill(target: memoryview, tensors: list[Tensor], raws: list[Any], offsets: l
 
 
 class _Segment(shared_memory.SharedMemory):
-    """Shared memory that tensors may lie in after it is closed: the mapping goes with the last of them."""
+    """Shared memory that tensors may be in after it is closed: the mapping goes with the last of them."""
 
     def close(self) -> None:
         try:
@@ -116,7 +116,7 @@ class _Segment(shared_memory.SharedMemory):
 
 
 def unpack(packed: Packed) -> Any:
-    """The object; its tensors lie in the segment, whose name is removed."""
+    """The object; its tensors are in the segment, whose name is removed."""
     structure, headers, sizes, where = packed
     offsets, _ = _offsets(sizes)
     if isinstance(where, bytes):

@@ -1,7 +1,7 @@
 """The layout of gradients: the strides of what `autograd.grad` gives, against PyTorch on the op table's samples.
 
-Strides of dimensions of size 1 are not compared, nor those of empty gradients. The gradients that leaves keep lie as
-the leaves do: `test_layout_parity`.
+Strides of dimensions of size 1 are not compared, nor those of empty gradients. The gradients that leaves keep have the
+layout of the leaves: `test_layout_parity`.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def strides(m: Any, leaves: list[Any], made: list[Any], coming: str) -> list[Any
                 grads = m.autograd.grad(y, leaves, g, retain_graph=True, allow_unused=True)
             except RuntimeError:
                 pass
-        lie = [None if g is None or g.layout != m.strided else (tuple(g.shape), steps(g), g.stride()) for g in grads]
-        seen += lie
+        dense = [None if g is None or g.layout != m.strided else g for g in grads]
+        seen += [None if g is None else (tuple(g.shape), steps(g), g.stride()) for g in dense]
     return seen
 
 

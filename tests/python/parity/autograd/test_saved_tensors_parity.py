@@ -1,6 +1,6 @@
 """Saved tensors, against PyTorch: an operand or a result that is written after the op, and then the gradient.
 
-What PyTorch has no need of may be written here too. What it refuses to go back through is refused here, or has the
+What PyTorch has no need of may be written here too. What it refuses to differentiate is refused here, or has the
 gradient of what was there: an op that is made of others there may keep less here.
 """
 

@@ -15,7 +15,7 @@ from torch.distributions import kl as torch_kl
 from tests.python.parity.distributions.distribution_cases import same
 
 TRIL = [[[1.2, 0.0], [0.3, 0.7]], [[0.8, 0.0], [-0.3, 1.7]]]
-# Two of each class; those of bounded support lie inside of one another where that gives finite divergences.
+# Two of each class; those of bounded support are inside of one another where that gives finite divergences.
 PARAMS: dict[str, list[dict[str, Any]]] = {
     "Bernoulli": [{"probs": [0.2, 0.0]}, {"probs": [0.6, 0.1]}],
     "Beta": [

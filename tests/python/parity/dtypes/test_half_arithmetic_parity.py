@@ -146,7 +146,7 @@ def test_scores_beyond_the_range() -> None:
     for kwargs in ({}, {"is_causal": True}, {"dropout_p": 1e-12}):
         theirs, ours = run(torch, torch.float16, **kwargs), run(lucid, lucid.float16, **kwargs)
         for at, (wanted, given) in enumerate(zip(theirs, ours, strict=True)):
-            # One weight of each row is 1: what goes back to queries and keys is what rounding leaves.
+            # One weight of each row is 1: the gradient of queries and keys is what rounding leaves.
             np.testing.assert_allclose(given, wanted, **within("half cancellations" if at in (1, 2) else "float16"))
 
 

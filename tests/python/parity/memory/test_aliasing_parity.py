@@ -370,7 +370,7 @@ def test_the_first_error_of_a_view_that_the_tape_lost(device: str) -> None:
         assert run(lucid, device, made) == run(torch, "cpu", made), made
 
 
-# ---- writes that nobody goes back through ----------------------------------------------------------------------------
+# ---- writes that no gradient passes    ----------------------------------------------------------------------------
 
 FILLS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "fill_": lambda m, w, y: w.fill_(2.0),

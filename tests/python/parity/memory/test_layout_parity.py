@@ -407,7 +407,7 @@ def test_what_is_given_back_is_the_same_object() -> None:
     assert run(lucid) == run(torch)
 
 
-#: Ops on images with the channels innermost, whose gradients lie as PyTorch's.
+#: Ops on images with the channels innermost, whose gradients have PyTorch's strides.
 OF_IMAGES = {
     "conv2d": lambda F, x, m: F.conv2d(x, m.ones(4, 3, 2, 2)),
     "conv2d, groups": lambda F, x, m: F.conv2d(x, m.ones(3, 1, 2, 2), groups=3),
@@ -428,7 +428,7 @@ def test_gradients_of_images(name: str, device: str) -> None:
         x = counted(m).requires_grad_()
         y = OF_IMAGES[name](m.nn.functional, x, m)
         weights = [m.ones_like(y), m.ones(tuple(y.shape)), m.ones(()).expand(tuple(y.shape))]
-        # On the gpu device a norm in training is made of ops on elements, whose gradients lie as what comes to them.
+        # On the gpu device a norm in training is made of ops on elements, whose gradients have the layout of theirs.
         weights = weights[:1] if name == "batch_norm" and device == "gpu" else weights
         grads = [m.autograd.grad(y, x, g, retain_graph=True)[0] for g in weights]
         return [(g.stride(), np.asarray(g.tolist()).round(4).tolist()) for g in grads]

@@ -198,7 +198,7 @@ def _sources(table: str) -> dict[str, str]:
 
 @functools.cache
 def expressions() -> dict[str, dict[str, str]]:
-    """What the named steps of the tape's programs compute, as source."""
+    """What the named nodes of the graph's programs compute, as source."""
     binary = {n: f"m.{n}(x, y)" for n in ("mul", "add", "sub", "maximum")}
     return {
         "unary": {**{n: f"x.{n}()" for n in tape.UNARY}, **_sources("UNARY")},
