@@ -40,20 +40,23 @@ def compile(
     written; else the whole call does, every time. `lucid.compiler.explain` says why.
 
     Args:
-        model: a function or module, or `None` for a decorator.
-        fullgraph: whether what cannot be one graph is an error, raised at the line that it is in. Default: False.
-        dynamic: whether one recording holds for other sizes, too. The first call is then also recorded at smaller and
-            larger sizes of the dimensions that can vary; what differs has to be a polynomial of the sizes, and holds
-            between the sizes that were recorded. Calls with effects (writes, backward passes, optimizers) have a graph
-            per shape, and so have functions that compare sizes with `==`: `statistics` says why. Default: no.
-        backend: `"lucid"` (or `"inductor"`, its name in PyTorch) or `"eager"`, which records nothing.
-        mode: one of PyTorch's names; all give the same graphs.
-        options: there are none: anything but an empty dict is an error.
-        name: a name for reports.
-        disable: whether not to compile; then `model` itself is given back.
-        recompile_limit: how many graphs there may be; 8 unless set (`lucid._dynamo.config.recompile_limit`). Calls
-            beyond run as they are written.
-        isolate_recompiles, dynamic_shapes: taken; functions never share graphs, and sizes vary as `dynamic` says.
+        model (callable, optional): a function or module; without it the result is a decorator.
+        fullgraph (bool, optional): whether what cannot be one graph is an error, raised at the line that it is in.
+            Default: False.
+        dynamic (bool, optional): whether one recording holds for other sizes, too. The first call is then also recorded
+            at smaller and larger sizes of the dimensions that can vary; what differs has to be a polynomial of the
+            sizes, and holds between the sizes that were recorded. Calls with effects (writes, backward passes,
+            optimizers) have a graph per shape, and so have functions that compare sizes with `==`: `statistics` says
+            why. Default: no.
+        backend (str, optional): `"lucid"` (or `"inductor"`, its name in PyTorch) or `"eager"`, which records nothing.
+        mode (str, optional): one of PyTorch's names; all give the same graphs.
+        options (dict, optional): there are none: anything but an empty dict is an error.
+        name (str, optional): a name for reports.
+        disable (bool, optional): whether not to compile; then `model` itself is given back. Default: False.
+        recompile_limit (int, optional): how many graphs there may be; calls beyond run uncompiled. Default: 8, or what
+            `lucid._dynamo.config.recompile_limit` says.
+        isolate_recompiles (bool, optional): accepted; functions never share graphs.
+        dynamic_shapes (object, optional): accepted; sizes vary as `dynamic` says.
 
     Returns:
         The compiled function; for a module a module that shares its parameters (`_orig_mod` is the one given).

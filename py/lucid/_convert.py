@@ -147,11 +147,23 @@ def _of_array(array: np.ndarray[Any, Any], share: bool) -> Tensor:
 
 
 def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
-    """A CPU tensor that shows a NumPy array's memory: writes to either are seen by both.
+    """Makes a CPU tensor that shares a NumPy array's memory: writes to either are seen by both.
 
-    The array's strides are kept; negative ones are a ValueError, as are a foreign byte order and memory that is not
-    aligned for the dtype. Differs from PyTorch: writing to a tensor on a read-only array, which is undefined there, is
-    a RuntimeError.
+    Differs from PyTorch: writing to a tensor on a read-only array is a RuntimeError.
+
+    Args:
+        ndarray (array): of any shape, in the machine's byte order; its strides are kept.
+
+    Returns:
+        Tensor: of the array's shape, strides and dtype.
+
+    Raises:
+        TypeError: `ndarray` is no array of such a dtype. ValueError: its strides are negative, or it is not aligned.
+
+    Example:
+        >>> import numpy as np
+        >>> lucid.from_numpy(np.zeros(2, np.float32))
+        tensor([0., 0.])
     """
     if not isinstance(ndarray, _numpy().ndarray):
         raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
@@ -180,12 +192,29 @@ def share_foreign(data: Any) -> Tensor:
 
 
 def frombuffer(buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
-    """A vector that shows a buffer's memory, read as `dtype`. `offset` is in bytes, `count` in elements (all by
-    default).
+    """Makes a vector that shares a buffer's memory, read as elements of a dtype.
 
-    Differs from PyTorch: writing to a tensor on a read-only buffer is a RuntimeError. What cannot be shown in place is
+    Differences from PyTorch: writing to a tensor on a read-only buffer is a RuntimeError. What cannot be shared is
     copied where the buffer is read-only (an offset that is not aligned), and a bool is a copy where a byte is neither 0
     nor 1.
+
+    Args:
+        buffer (object): with Python's buffer protocol, such as bytearray, contiguous.
+        dtype (dtype): what the bytes are read as.
+        count (int, optional): how many elements. Default: -1, all.
+        offset (int, optional): the first element's place, in bytes. Default: 0.
+        requires_grad (bool, optional): whether a backward pass computes its gradient. Default: False.
+
+    Returns:
+        Tensor: a vector on the CPU.
+
+    Raises:
+        ValueError: the object has no buffer, or `count` and `offset` do not fit it; RuntimeError: it is not contiguous.
+        TypeError: an argument is of another kind, or the buffer holds Python objects.
+
+    Example:
+        >>> lucid.frombuffer(bytearray([1, 0, 2, 0]), dtype=lucid.int16)
+        tensor([1, 2], dtype=lucid.int16)
     """
     try:
         view = memoryview(buffer)
@@ -251,14 +280,31 @@ def from_file(
     pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Tensor:
-    """A vector of `size` elements that shows the memory of a file, on the CPU.
+    """Makes a vector that shares the memory of a mapped file, on the CPU.
 
-    With `shared` writes go to the file, which is made, or made longer, where it is too small; without, they stay in
-    memory. Whoever shortens the file while it is shown ends this process when it is read (mmap(2)).
+    Whoever shortens the file while it is mapped ends this process when it is read (mmap(2)).
+
+    Args:
+        filename (str): the file's path.
+        shared (bool, optional): whether writes go to the file, which is made longer where needed. Default: False.
+        size (int, optional): the number of elements. Default: 0.
+        dtype (dtype, optional): the elements' dtype. Default: the default dtype.
+        layout, device, pin_memory (object, optional): must be dense, the CPU and False, as they are by default.
+        requires_grad (bool, optional): whether it gets a gradient. Default: False.
+
+    Returns:
+        Tensor: a vector of `size` elements.
 
     Raises:
         RuntimeError: the file cannot be opened, or is too small; the size is negative; or the device is not the CPU.
         TypeError: an argument is of another kind.
+
+    Example:
+        >>> import os, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     x = lucid.from_file(f"{folder}/x.bin", shared=True, size=2)
+        ...     os.path.getsize(f"{folder}/x.bin")
+        8
     """
     op, dtype = "from_file", _C.get_default_dtype() if dtype is None else dtype
     for name, value, kind in (("filename", filename, str), ("size", size, int), ("dtype", dtype, DType)):
@@ -295,10 +341,30 @@ def asarray(
     copy: bool | None = None,
     requires_grad: bool | None = None,
 ) -> Tensor:
-    """`obj` as a tensor that shares its memory where that can be: a tensor, a NumPy array, a DLPack capsule or
-    exporter, a buffer, whose bytes are read as `dtype`; numbers and sequences are copied. With `copy=True` it is always
-    a copy, with `copy=False` needing one is a ValueError. A tensor keeps its history, with a warning unless
-    `requires_grad=True` says so; `requires_grad=False` cuts it off."""
+    """Makes a tensor of an object, which shares its memory where that can be.
+
+    It takes a tensor, a NumPy array, a DLPack capsule or exporter, or a buffer, whose bytes are read as `dtype`;
+    numbers and sequences are copied. A tensor keeps its history, with a warning unless `requires_grad=True` says so.
+
+    Args:
+        obj (object): any of these.
+        dtype (dtype, optional): the elements' dtype. Default: that of `obj`.
+        device (device or str, optional): where the result is. Default: where `obj` is.
+        copy (bool, optional): True always copies; False raises where a copy is needed. Default: None, where it is
+            needed.
+        requires_grad (bool, optional): whether the result requires a gradient; False cuts the history off. Default:
+            None, as `obj` does.
+
+    Returns:
+        Tensor: of the shape of `obj`.
+
+    Raises:
+        ValueError: `copy` is False and a copy is needed; TypeError: `obj` is none of these.
+
+    Example:
+        >>> lucid.asarray([1, 2])
+        tensor([1, 2])
+    """
     if isinstance(obj, Tensor):
         tensor = obj.detach() if requires_grad is False and obj.requires_grad else obj
     elif isinstance(obj, (bool, int, float, complex, list, tuple, range)):

@@ -366,11 +366,20 @@ ANY = Named(None, "lucid.accelerator.is_available()")
 
 
 def get_device_module(device: _C.device | str | None = None) -> ModuleType:
-    """The module of a device, named or given: `lucid.cpu`, `lucid.cuda`, `lucid.mps` or `lucid.metal`. For `None` that
-    of the GPU, or `lucid.cpu` where there is none.
+    """Gives the module of a device: `lucid.cpu`, `lucid.cuda`, `lucid.mps` or `lucid.metal`.
+
+    Args:
+        device (device or str, optional): the device. Default: the GPU, or the CPU where there is none.
+
+    Returns:
+        module: which may say that no such device is here.
 
     Raises:
         RuntimeError: it is no device, or one without a module, as the GPU device is where MLX offers no GPU.
+
+    Example:
+        >>> lucid.get_device_module("cpu").__name__
+        'lucid.cpu'
     """
     if not (device is None or isinstance(device, (str, _C.device))):
         raise RuntimeError(f"Invalid value of device '{device}', expect lucid.device, str, or None")
@@ -463,12 +472,24 @@ class Stream:
 
 
 class Event:
-    """A moment in the GPU's work. `record` waits for what was started, so that the time between two events is that of
-    the work between them; what is pending and was not started (`eval`) is not part of it.
+    """A moment in the GPU's work.
 
-    Args: as PyTorch's; only events made with `enable_timing` tell a time.
+    `record` waits for what was started, so that the time between two events is that of the work between them; what is
+    pending and was not started (`eval`) is not part of it.
 
-    Raises: `GpuNotAvailable` where there is no such GPU.
+    Args:
+        enable_timing (bool, optional): whether `elapsed_time` can ask it. Default: False.
+        blocking (bool, optional): accepted; `synchronize` always lets other threads run.
+        interprocess (bool, optional): accepted for PyTorch's sake.
+
+    Raises:
+        GpuNotAvailable: there is no such GPU.
+
+    Example:
+        >>> if lucid.accelerator.is_available():
+        ...     start, end = lucid.Event(enable_timing=True), lucid.Event(enable_timing=True)
+        ...     start.record(); end.record()
+        ...     milliseconds = start.elapsed_time(end)
     """
 
     _named: ClassVar[Named] = ANY

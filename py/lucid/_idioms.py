@@ -17,9 +17,10 @@ def cond(
         cond(p, f, g, x) = f(*x) if p else g(*x)
 
     Args:
-        pred: a bool, or a tensor of one bool.
-        true_fn, false_fn: functions of the operands.
-        operands: a tuple or list of tensors, or of containers of these.
+        pred (bool or Tensor): the condition; of a tensor one element, bool.
+        true_fn (callable): a function of the operands.
+        false_fn (callable): a function of the operands.
+        operands (tuple or list, optional): tensors, or containers of these. Default: none.
 
     Returns:
         What the chosen function returns; gradients go through that one. Under `vmap` over `pred` both are called, and
@@ -64,9 +65,9 @@ def while_loop(
         while cond_fn(*x): x = body_fn(*x)
 
     Args:
-        cond_fn: a function of the carried values to a bool, or to a tensor of one bool.
-        body_fn: a function of the carried values to as many new ones.
-        carried_inputs: a tuple or list of tensors, numbers, or containers of these.
+        cond_fn (callable): from the carried values to a bool, or to a tensor of one bool.
+        body_fn (callable): from the carried values to as many new ones.
+        carried_inputs (tuple or list): tensors, numbers, or containers of these.
 
     Returns:
         The values for which the condition no longer holds, a tuple. Gradients go through the steps that ran.
@@ -114,9 +115,10 @@ def seed_everything(seed: int | None = None, workers: bool = False, verbose: boo
     """Seeds Lucid's generators, Python's `random`, and NumPy's if NumPy is imported, and keeps the seed for processes.
 
     Args:
-        seed: between 0 and 2^32 - 1; `None` takes `PL_GLOBAL_SEED` of the environment, or 0.
-        workers: whether `PL_SEED_WORKERS` is set for Lightning's data loaders; Lucid's seed their workers either way.
-        verbose: whether to print the seed.
+        seed (int, optional): between 0 and 2^32 - 1. Default: `PL_GLOBAL_SEED` of the environment, or 0.
+        workers (bool, optional): whether `PL_SEED_WORKERS` is set for Lightning's data loaders; Lucid's seed their
+            workers either way. Default: False.
+        verbose (bool, optional): whether to print it. Default: False.
 
     Returns:
         The seed.

@@ -151,7 +151,18 @@ def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
 
 
 def get_device(input: Tensor) -> int:
-    """The number of the tensor's GPU; -1 on the CPU."""
+    """Gives the number of the GPU that a tensor is on.
+
+    Args:
+        input (Tensor): of any shape.
+
+    Returns:
+        int: 0 on the GPU device, of which there is one; -1 on the CPU.
+
+    Example:
+        >>> lucid.get_device(lucid.ones(1))
+        -1
+    """
     return input.get_device()
 
 

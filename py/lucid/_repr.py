@@ -42,10 +42,24 @@ def set_printoptions(
     profile: str | None = None,
     sci_mode: bool | None = None,
 ) -> None:
-    """Sets digits after the point, the number of elements from which tensors are summarised, how many are shown at each
-    edge then, the line width, and whether floats print in scientific notation (`None` decides by the values).
+    """Sets how tensors are printed.
 
-    `profile` is one of default, short and full, and is set before the rest.
+    Args:
+        precision (int, optional): digits after the point. Default: 4 at first.
+        threshold (float, optional): the number of elements above which a tensor is summarised. Default: 1000 at first.
+        edgeitems (int, optional): how many elements a summary shows at each end of a dimension. Default: 3 at first.
+        linewidth (int, optional): characters of a line. Default: 80 at first.
+        profile (str, optional): "default", "short" or "full", which is set before the rest.
+        sci_mode (bool, optional): whether floats print in scientific notation. Default: None, the values decide.
+
+    Raises:
+        ValueError: another profile, or a number that is no int of at least 0.
+
+    Example:
+        >>> lucid.set_printoptions(precision=2)
+        >>> lucid.tensor(3.14159)
+        tensor(3.14)
+        >>> lucid.set_printoptions(profile="default")
     """
     global _options
     options = dataclasses.replace(_options)
@@ -76,7 +90,22 @@ def get_printoptions() -> dict[str, Any]:
 
 @contextmanager
 def printoptions(**options: Any) -> Iterator[None]:
-    """Inside of it other options hold; takes what `set_printoptions` does."""
+    """Sets how tensors are printed within a `with` block.
+
+    Args:
+        options (object): as of `set_printoptions`.
+
+    Yields:
+        None
+
+    Raises:
+        ValueError: what `set_printoptions` refuses.
+
+    Example:
+        >>> with lucid.printoptions(precision=2):
+        ...     print(lucid.tensor(3.14159))
+        tensor(3.14)
+    """
     global _options
     before = _options
     set_printoptions(**options)

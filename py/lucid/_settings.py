@@ -95,8 +95,17 @@ def get_float32_matmul_precision() -> str:
 
 
 def set_warn_always(b: bool) -> None:
-    """Says whether what is warned of once in a process is warned of each time that there is a reason for it. All
-    warnings go through Python's `warnings`, whose filters decide."""
+    """Sets whether what is warned of once in a process is warned of each time. Python's filters still decide.
+
+    Args:
+        b (bool): whether each time.
+
+    Raises:
+        RuntimeError: `b` is no bool.
+
+    Example:
+        >>> lucid.set_warn_always(False)
+    """
     if not isinstance(b, bool):
         raise errors.RuntimeError(f"setWarnOnlyOnce expects a bool, but got {type(b).__name__}")
     _C._warn_always(b)
@@ -111,7 +120,18 @@ _DEBUG_MODES = {"default": 0, "warn": 1, "error": 2}
 
 
 def set_deterministic_debug_mode(debug_mode: int | str) -> None:
-    """`use_deterministic_algorithms` by a word or number: "default" (0) for off, "warn" (1), "error" (2)."""
+    """Sets `use_deterministic_algorithms` by a word or a number.
+
+    Args:
+        debug_mode (int or str): "default" (0) for off, "warn" (1) or "error" (2) for ops that are not deterministic.
+
+    Raises:
+        TypeError: `debug_mode` is neither int nor str.
+        RuntimeError: it is another word or number.
+
+    Example:
+        >>> lucid.set_deterministic_debug_mode("default")
+    """
     if isinstance(debug_mode, bool) or not isinstance(debug_mode, (int, str)):
         raise errors.TypeError(f"debug_mode must be str or int, but got {type(debug_mode).__name__}")
     mode = _DEBUG_MODES.get(debug_mode, debug_mode) if isinstance(debug_mode, str) else debug_mode
@@ -127,15 +147,36 @@ def get_deterministic_debug_mode() -> int:
 
 
 def set_flush_denormal(mode: bool) -> bool:
-    """Says whether numbers below the normal ones become zero. Here they are kept: asking for that gives False, as in
-    PyTorch on a processor that cannot."""
+    """Asks for numbers below the normal ones to become zero. Here they are always kept.
+
+    Args:
+        mode (bool): whether they should become zero.
+
+    Returns:
+        bool: whether that is so now: True for `mode=False`, else False, as in PyTorch on a processor that cannot.
+
+    Raises:
+        RuntimeError: `mode` is no bool.
+
+    Example:
+        >>> lucid.set_flush_denormal(True)
+        False
+    """
     if not isinstance(mode, bool):
         raise errors.RuntimeError(f"flush_denormal expects a bool, but got {type(mode).__name__}")
     return not mode
 
 
 def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
-    """Sets anomaly mode for the process, as `autograd.set_detect_anomaly` does."""
+    """Sets anomaly mode for the process, as `autograd.set_detect_anomaly` does.
+
+    Args:
+        enabled (bool): whether a backward pass names the forward call of a node that fails.
+        check_nan (bool, optional): whether a gradient of NaN fails. Default: True.
+
+    Example:
+        >>> lucid.set_anomaly_enabled(False)
+    """
     _C._set_detect_anomaly(bool(enabled), bool(check_nan))
 
 

@@ -157,18 +157,22 @@ def sparse_csr_tensor(
     requires_grad: bool = False,
     check_invariants: bool | None = None,
 ) -> SparseCsrTensor:
-    """A sparse matrix by rows.
+    """Makes a sparse matrix of compressed rows (CSR).
 
     Args:
-        crow_indices: (n + 1), rising from 0 to the number of elements; int32 or int64, or a list.
-        col_indices: (nnz), of the same dtype; rising within a row, each below m.
-        values: (nnz): tensor or list.
-        size: (n, m); as small as the indices allow where not given.
-        dtype, device: Those of the values; what `values` has where not given.
-        layout: `lucid.sparse_csr`.
-        pin_memory: Accepted: there is one host memory.
-        requires_grad: Whether gradients are wanted of the values.
-        check_invariants: Accepted: the indices are checked in any case.
+        crow_indices (Tensor or list): of shape (n + 1,), rising from 0 to the number of elements; int32 or int64.
+        col_indices (Tensor or list): of shape (nnz,) and the same dtype; rising within a row, each below m.
+        values (Tensor or list): of shape (nnz,).
+        size (sequence of int, optional): (n, m). Default: as small as the indices allow.
+        dtype (dtype, optional): the values' dtype. Default: that of `values`.
+        layout (layout, optional): `lucid.sparse_csr`.
+        device (device or str, optional): where the parts are. Default: where `values` are.
+        pin_memory (bool, optional): accepted: there is one host memory.
+        requires_grad (bool, optional): whether the values get a gradient. Default: False.
+        check_invariants (bool, optional): accepted: the indices are checked in any case.
+
+    Returns:
+        Tensor: of shape (n, m), of the layout `sparse_csr`.
 
     Raises:
         RuntimeError: parts that do not fit one another, or a column beyond the size.

@@ -84,11 +84,18 @@ def parse(name: object) -> tuple[DType, str] | None:
 
 
 def set_default_tensor_type(t: type[Tensor] | tensortype | str, /) -> None:
-    """Makes the dtype and the device of a type above, or of one by name, those that new tensors get. An old name for
-    `set_default_dtype` and `set_default_device` together, of which it warns.
+    """Sets the default dtype and device to those of a tensor type. An old name, of which it warns.
+
+    Args:
+        t (type or str): such as `lucid.DoubleTensor` or its name.
 
     Raises:
-        TypeError: it is no such type, or not one of floating-point numbers.
+        TypeError: `t` is no such type, or not one of floating point numbers.
+
+    Example:
+        >>> lucid.set_default_tensor_type(lucid.FloatTensor)
+        >>> lucid.get_default_dtype()
+        lucid.float32
     """
     found = parse(t)
     if found is None or not found[0].is_floating_point:

@@ -136,7 +136,17 @@ def is_autocast_cpu_enabled() -> bool:
 
 
 def set_autocast_cpu_enabled(enabled: bool) -> None:
-    """Turns autocast on or off for the CPU, on this thread."""
+    """Turns autocast on or off for the CPU, on this thread. An older name of `set_autocast_enabled("cpu", …)`; warns.
+
+    Args:
+        enabled (bool): whether ops cast.
+
+    Raises:
+        TypeError: `enabled` is no bool.
+
+    Example:
+        >>> lucid.set_autocast_cpu_enabled(False)
+    """
     if not isinstance(enabled, bool):
         raise errors.TypeError(f"enabled must be a bool (got {type(enabled).__name__})")
     _older("set_autocast_cpu_enabled", "set_autocast_enabled")
@@ -150,7 +160,14 @@ def get_autocast_cpu_dtype() -> lucid.dtype:
 
 
 def set_autocast_cpu_dtype(dtype: lucid.dtype) -> None:
-    """Sets the low-precision dtype of the CPU, on this thread."""
+    """Sets the lower precision of autocast on the CPU, on this thread. An older name of `set_autocast_dtype`; warns.
+
+    Args:
+        dtype (dtype): such as `lucid.bfloat16`.
+
+    Example:
+        >>> lucid.set_autocast_cpu_dtype(lucid.bfloat16)
+    """
     _older("set_autocast_cpu_dtype", "set_autocast_dtype")
     set_autocast_dtype("cpu", dtype)
 
@@ -162,7 +179,15 @@ def get_autocast_gpu_dtype() -> lucid.dtype:
 
 
 def set_autocast_gpu_dtype(dtype: lucid.dtype) -> None:
-    """Sets the low-precision dtype of the GPU device, on this thread."""
+    """Sets the lower precision of autocast on the GPU device, on this thread. An older name of `set_autocast_dtype`;
+    warns.
+
+    Args:
+        dtype (dtype): such as `lucid.float16`.
+
+    Example:
+        >>> lucid.set_autocast_gpu_dtype(lucid.float16)
+    """
     _older("set_autocast_gpu_dtype", "set_autocast_dtype")
     set_autocast_dtype("gpu", dtype)
 
