@@ -29,7 +29,8 @@ def test_contracts_are_as_generated(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["lucid.lightning", "lucid._tuning", *MODULES])
 def test_examples_run(name: str) -> None:
-    found = doctest.testmod(importlib.import_module(name))
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    found = doctest.testmod(importlib.import_module(name), extraglobs={"lucid": lucid}, optionflags=flags)
     assert found.failed == 0
 
 
