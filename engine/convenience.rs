@@ -93,6 +93,47 @@ impl Tensor {
         self.mean(None, false, None)
     }
 
+    /// The sum over these dimensions, which are left out of the result.
+    ///
+    /// ```
+    /// use lucid::{tensor, testing::assert_close};
+    /// let x = tensor!([[1.0, 2.0], [3.0, 4.0]])?;
+    /// assert_close(x.sum_over(&[0])?, [4.0, 6.0]);
+    /// assert_close(x.mean_over(&[-1])?, [1.5, 3.5]);
+    /// assert_close(x.max_all()?, 4.0);
+    /// # lucid::Result::<()>::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    /// For a dimension that is not there.
+    pub fn sum_over(&self, dims: &[isize]) -> Result<Tensor> {
+        self.sum(Some(dims), false, None)
+    }
+
+    /// The mean over these dimensions, which are left out of the result.
+    ///
+    /// # Errors
+    /// For a dimension that is not there.
+    pub fn mean_over(&self, dims: &[isize]) -> Result<Tensor> {
+        self.mean(Some(dims), false, None)
+    }
+
+    /// The largest of all elements.
+    ///
+    /// # Errors
+    /// Where there is none.
+    pub fn max_all(&self) -> Result<Tensor> {
+        self.amax(None, false)
+    }
+
+    /// The least of all elements.
+    ///
+    /// # Errors
+    /// Where there is none.
+    pub fn min_all(&self) -> Result<Tensor> {
+        self.amin(None, false)
+    }
+
     /// `x Φ(x)`, by the error function.
     ///
     /// # Errors

@@ -52,6 +52,7 @@
 //! | activations | [`Relu`], [`Gelu`], [`Silu`], [`Softmax`] and all others; closures do as well |
 //! | images | [`Upsample`], [`PixelShuffle`], [`ChannelShuffle`], [`ZeroPad2d`], [`ReflectionPad2d`], [`ReplicationPad2d`], [`CircularPad2d`] |
 //! | losses | [`CrossEntropyLoss`], [`MseLoss`], [`CtcLoss`] and all others |
+//! | functions | [`functional`], of tensors that the caller has |
 //! | containers | [`Sequential`], `Vec`, arrays, `Option`, `BTreeMap`, [`ParameterList`] |
 
 mod activation;
@@ -61,6 +62,7 @@ mod conv;
 mod distance;
 mod dropout;
 mod embedding;
+pub mod functional;
 pub mod init;
 mod linear;
 mod loss;

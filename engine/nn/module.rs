@@ -322,6 +322,7 @@ pub trait Module: Any + Send + Sync {
     ///
     /// # Errors
     /// As [`crate::io::save`].
+    #[cfg(feature = "safetensors")]
     fn save(&self, path: &Path) -> Result<()> {
         crate::io::save(path, &self.state_dict()?)
     }

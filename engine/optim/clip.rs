@@ -1,5 +1,6 @@
 //! Clipping of gradients, and the scale that keeps those of 16-bit floats from vanishing.
 
+use super::optimizer::{numbers, single};
 use super::Optimizer;
 use crate::ops::index::stack;
 use crate::ops::matrix::linalg_vector_norm;
@@ -100,6 +101,25 @@ impl GradScaler {
     /// The scale.
     pub fn get_scale(&self) -> f64 {
         self.scale
+    }
+
+    /// The scale, and how many good steps there were since it last changed.
+    ///
+    /// # Errors
+    /// Where there is no memory.
+    pub fn state_dict(&self) -> Result<crate::nn::StateDict> {
+        numbers(&[("scale", &[self.scale]), ("_growth_tracker", &[self.good as f64])])
+    }
+
+    /// Goes on where the state comes from.
+    ///
+    /// # Errors
+    /// [`Error::Runtime`] where a name is missing, [`Error::InvalidValue`] for a scale that is not above 0.
+    pub fn load_state_dict(&mut self, state: &crate::nn::StateDict) -> Result<()> {
+        let (scale, good) = (single("grad_scaler", state, "scale")?, single("grad_scaler", state, "_growth_tracker")?);
+        let checked = GradScaler::new(scale, self.growth_interval)?;
+        (self.scale, self.good, self.unscaled) = (checked.scale, good as u64, false);
+        Ok(())
     }
 
     /// The loss, scaled.
@@ -229,8 +249,37 @@ impl Average {
     }
 
     /// The averages by name.
-    pub fn state_dict(&self) -> &crate::nn::StateDict {
+    pub fn averages(&self) -> &crate::nn::StateDict {
         &self.values
+    }
+
+    /// The averages by name, and `n_averaged`, how many models they are of. They share the average's memory.
+    ///
+    /// # Errors
+    /// Where there is no memory.
+    pub fn state_dict(&self) -> Result<crate::nn::StateDict> {
+        let mut state = numbers(&[("n_averaged", &[self.steps as f64])])?;
+        state.extend(self.values.iter().map(|(name, t)| (format!("module.{name}"), t.clone())));
+        Ok(state)
+    }
+
+    /// Goes on where the state comes from.
+    ///
+    /// # Errors
+    /// [`Error::Runtime`] where the state is that of another model.
+    pub fn load_state_dict(&mut self, state: &crate::nn::StateDict) -> Result<()> {
+        let steps = single("average", state, "n_averaged")?;
+        let given = crate::checkpoint::section(state, "module");
+        let fits = |(name, own): (&String, &Tensor)| given.get(name).is_some_and(|t| t.shape() == own.shape());
+        if given.len() != self.values.len() || !self.values.iter().all(fits) {
+            return Err(Error::runtime("average", "the state dict is that of another model"));
+        }
+        no_grad(|| {
+            let mut pairs = self.values.iter().filter_map(|(name, own)| Some((own, given.get(name)?)));
+            pairs.try_for_each(|(own, new)| own.copy_(&new.to_device(own.device())?.cast(own.dtype())?))
+        })?;
+        self.steps = steps as u64;
+        Ok(())
     }
 
     /// Writes the averages into a model.

@@ -157,6 +157,27 @@ impl Saved for Option<f64> {
     }
 }
 
+/// Numbers as tensors of float64, by name: how schedules and scalers save what they count.
+pub(super) fn numbers(named: &[(&str, &[f64])]) -> Result<StateDict> {
+    let one =
+        |&(name, list): &(&str, &[f64])| Ok((name.to_string(), Tensor::from_slice(list, &[list.len()], Device::Cpu)?));
+    named.iter().map(one).collect()
+}
+
+/// The numbers of that name in a state dict.
+pub(super) fn number(op: &'static str, state: &StateDict, name: &str) -> Result<Vec<f64>> {
+    let found = state.get(name).ok_or_else(|| Error::runtime(op, format!("the state dict lacks {name}")))?;
+    found.to_device(Device::Cpu)?.cast(DType::F64)?.to_vec::<f64>()
+}
+
+/// The one number of that name in a state dict.
+pub(super) fn single(op: &'static str, state: &StateDict, name: &str) -> Result<f64> {
+    match number(op, state, name)?[..] {
+        [x] => Ok(x),
+        ref list => Err(Error::runtime(op, format!("{name} is one number, but the state dict has {}", list.len()))),
+    }
+}
+
 #[derive(Clone, Debug)]
 struct State {
     counts: Counts,

@@ -1,6 +1,8 @@
 //! Schedules of learning rates: each is a function of the step and the rate at first, applied by a [`Scheduler`].
 
+use super::optimizer::{number, numbers, single};
 use super::Optimizer;
+use crate::nn::StateDict;
 use crate::{Error, Result};
 use std::f64::consts::PI;
 
@@ -64,6 +66,29 @@ impl<S: Schedule> Scheduler<S> {
     /// Which step it is at.
     pub fn last_step(&self) -> u64 {
         self.step
+    }
+
+    /// The step and the rates at first: all that a schedule does not say of itself.
+    ///
+    /// # Errors
+    /// Where there is no memory.
+    pub fn state_dict(&self) -> Result<StateDict> {
+        numbers(&[("base_lrs", &self.bases), ("last_epoch", &[self.step as f64])])
+    }
+
+    /// Goes on where the state comes from. The optimizer has its own state, with the rates of the moment.
+    ///
+    /// # Errors
+    /// [`Error::Runtime`] where the state is that of another number of groups.
+    pub fn load_state_dict(&mut self, state: &StateDict) -> Result<()> {
+        let bases = number("scheduler", state, "base_lrs")?;
+        if bases.len() != self.bases.len() {
+            let why = format!("the state dict has {} groups, the optimizer {}", bases.len(), self.bases.len());
+            return Err(Error::runtime("scheduler", why));
+        }
+        self.step = single("scheduler", state, "last_epoch")? as u64;
+        self.bases = bases;
+        Ok(())
     }
 
     fn set(&self, optimizer: &mut dyn Optimizer) {
@@ -422,6 +447,31 @@ impl Default for ReduceLrOnPlateau {
 }
 
 impl ReduceLrOnPlateau {
+    /// The best number so far, and how long ago that was.
+    ///
+    /// # Errors
+    /// Where there is no memory.
+    pub fn state_dict(&self) -> Result<StateDict> {
+        let best: Vec<f64> = self.best.into_iter().collect();
+        numbers(&[
+            ("best", &best),
+            ("num_bad_epochs", &[self.bad as f64]),
+            ("cooldown_counter", &[self.cooling as f64]),
+        ])
+    }
+
+    /// Goes on where the state comes from.
+    ///
+    /// # Errors
+    /// [`Error::Runtime`] where a name is missing.
+    pub fn load_state_dict(&mut self, state: &StateDict) -> Result<()> {
+        const NAME: &str = "reduce_lr_on_plateau";
+        let best = number(NAME, state, "best")?.first().copied();
+        let (bad, cooling) = (single(NAME, state, "num_bad_epochs")?, single(NAME, state, "cooldown_counter")?);
+        (self.best, self.bad, self.cooling) = (best, bad as u64, cooling as u64);
+        Ok(())
+    }
+
     /// Takes the number of a step.
     pub fn step(&mut self, watched: f64, optimizer: &mut dyn Optimizer) {
         let improved = match (self.best, self.better) {

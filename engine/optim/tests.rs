@@ -105,6 +105,61 @@ fn schedules_give_pytorchs_rates() {
 }
 
 #[test]
+fn schedules_scalers_and_averages_go_on_where_they_were_saved() -> Result<()> {
+    let rates = |saved: bool| -> Result<Vec<f64>> {
+        let mut sgd = Sgd::new([parameter()?], 0.1);
+        let mut scheduler = Scheduler::new(ExponentialLr::new(0.5), &mut sgd);
+        let mut plateau = ReduceLrOnPlateau::default().patience(1);
+        let mut all = Vec::new();
+        for (step, loss) in [1.0, 2.0, 2.0, 2.0, 2.0, 2.0].into_iter().enumerate() {
+            if saved && step == 2 {
+                let states = (sgd.state_dict()?, scheduler.state_dict()?, plateau.state_dict()?);
+                sgd = Sgd::new([parameter()?], 7.0);
+                scheduler = Scheduler::new(ExponentialLr::new(0.5), &mut sgd);
+                plateau = ReduceLrOnPlateau::default().patience(1);
+                sgd.load_state_dict(&states.0)?;
+                scheduler.load_state_dict(&states.1)?;
+                plateau.load_state_dict(&states.2)?;
+            }
+            all.push(sgd.rates()[0]);
+            scheduler.step(&mut sgd);
+            plateau.step(loss, &mut sgd);
+        }
+        all.push(sgd.rates()[0]);
+        Ok(all)
+    };
+    assert_eq!(rates(true)?, rates(false)?);
+    assert!(rates(true)?[3] < 0.1 * 0.125 * 0.5, "the plateau has counted across the save");
+    let mut two = Scheduler::new(ConstantLr::new(), &mut Sgd::new([], 0.1).group([], Sgd::options()));
+    assert!(two.load_state_dict(&Scheduler::new(ConstantLr::new(), &mut Sgd::new([], 0.1)).state_dict()?).is_err());
+
+    let mut scaler = GradScaler::new(8.0, 2)?;
+    let x = parameter()?;
+    x.set_grad(Some(x.zeros_like()?))?;
+    assert!(scaler.step(&mut Sgd::new([x.clone()], 0.1))?);
+    let mut other = GradScaler::new(2.0, 2)?;
+    other.load_state_dict(&scaler.state_dict()?)?;
+    assert!(other.step(&mut Sgd::new([x], 0.1))?);
+    assert_eq!(other.get_scale(), 16.0);
+    assert!(other.load_state_dict(&crate::nn::StateDict::new()).is_err());
+
+    let model = crate::nn::Linear::new(2, 1, crate::Device::Cpu)?;
+    let mut average = Average::swa(&model)?;
+    crate::nn::init::constant(&model.weight, 1.0)?;
+    average.update(&model)?;
+    let mut resumed = Average::swa(&model)?;
+    resumed.load_state_dict(&average.state_dict()?)?;
+    crate::nn::init::constant(&model.weight, -3.0)?;
+    average.update(&model)?;
+    resumed.update(&model)?;
+    assert_close(&resumed.averages()["weight"], average.averages()["weight"].clone());
+    assert!(resumed
+        .load_state_dict(&Average::swa(&crate::nn::Linear::new(3, 1, crate::Device::Cpu)?)?.state_dict()?)
+        .is_err());
+    Ok(())
+}
+
+#[test]
 fn steps_with_gradients_that_are_not_finite_are_left_out() -> Result<()> {
     let x = parameter()?;
     let mut sgd = Sgd::new([x.clone()], 0.1);
