@@ -69,6 +69,7 @@ impl Tensor {
     ///
     /// # Errors
     /// For a format of tensors with another number of dimensions, and where there is no room.
+    #[doc(hidden)]
     pub fn copy_in(&self, format: MemoryFormat) -> Result<Tensor> {
         let _name = OpScope::of("clone", 0);
         self.mapped_in("clone", format, Tensor::copy)
@@ -88,6 +89,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Where there is no room.
+    #[doc(hidden)]
     pub fn in_format_of(&self, images: &Tensor) -> Result<Tensor> {
         match images.layout().suggested_format() {
             MemoryFormat::Contiguous => Ok(self.clone()),
@@ -101,6 +103,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Tensor::copy_in`].
+    #[doc(hidden)]
     pub fn result_of(self, input: &Tensor, format: MemoryFormat) -> Result<Tensor> {
         if self.is_batched() || self.is_sparse() {
             return Ok(self);
@@ -116,6 +119,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Tensor::copy_in`], and where the device has not the dtype.
+    #[doc(hidden)]
     pub fn copy_to(&self, dtype: crate::DType, device: crate::Device, format: MemoryFormat) -> Result<Tensor> {
         let _name = OpScope::of("cast", 0);
         crate::warnings::of_cast(self.dtype(), dtype);
@@ -139,6 +143,7 @@ impl Tensor {
     /// # Errors
     /// For a format of tensors with another number of dimensions; for [`MemoryFormat::Preserve`], which asks for nothing,
     /// where the tensor is not row-major.
+    #[doc(hidden)]
     pub fn contiguous_in(&self, format: MemoryFormat) -> Result<Tensor> {
         if self.layout().is_contiguous_in(format) {
             return Ok(self.clone());
@@ -178,6 +183,7 @@ impl Tensor {
     }
 
     /// May several orders of the dimensions be read from the strides?
+    #[doc(hidden)]
     pub fn has_open_order(&self) -> bool {
         let (shape, mut strides) = (self.shape(), self.strides().to_vec());
         strides.sort_unstable();

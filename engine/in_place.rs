@@ -61,6 +61,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As `copy_`.
+    #[doc(hidden)]
     pub fn take_(&self, value: Tensor) -> Result<()> {
         if value.device() != self.device() {
             return self.copy_(&value);
@@ -74,6 +75,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Tensor::copy_`], and for a dtype that cannot be cast to this tensor's.
+    #[doc(hidden)]
     pub fn overwrite_(&self, value: Tensor) -> Result<()> {
         self.write_in_place("overwrite_", value)
     }
@@ -100,6 +102,7 @@ impl Tensor {
     ///
     /// # Errors
     /// [`Error::Runtime`] where it does.
+    #[doc(hidden)]
     pub fn refuse_shared(&self, op: &'static str, read: &Tensor, whole: bool) -> Result<()> {
         if !(self.overlaps_partly(read) || whole && self.is_over(read)) {
             return Ok(());
@@ -132,6 +135,7 @@ impl Tensor {
     }
 
     /// Does the memory of both overlap, without being the same elements in the same places? Where gaps leave that open, no.
+    #[doc(hidden)]
     pub fn overlaps_partly(&self, other: &Tensor) -> bool {
         let (a, b) = (self.layout(), other.layout());
         let array = |t: &Tensor| !t.is_batched() && !t.is_sparse() && t.numel() > 0;

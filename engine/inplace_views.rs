@@ -66,6 +66,7 @@ impl Tensor {
     ///
     /// # Errors
     /// None today; a `Result` so that it reads as the ops do.
+    #[doc(hidden)]
     pub fn alias(&self) -> Result<Tensor> {
         if self.is_sparse() {
             return Ok(self.clone());
@@ -156,6 +157,7 @@ impl Tensor {
     ///
     /// # Errors
     /// [`Error::Runtime`] where a gradient is wanted that the new dtype cannot have.
+    #[doc(hidden)]
     pub fn set_data(&mut self, source: &Tensor) -> Result<()> {
         let shown = source.detach()?;
         let wanted = self.requires_grad();

@@ -65,6 +65,7 @@ impl Tensor {
     /// # Errors
     /// [`Error::InvalidValue`] where the elements are not in the memory, it is not aligned for the dtype, or a Boolean is
     /// neither 0 nor 1.
+    #[doc(hidden)]
     pub fn from_foreign(memory: Foreign, shape: &[usize], strides: &[usize], dtype: DType) -> Result<Tensor> {
         let (layout, span) = checked("from_foreign", shape, strides, 0)?;
         let buffer = lucid_cpu::Buffer::foreign(memory, dtype, span)?;
@@ -88,6 +89,7 @@ impl Tensor {
     ///
     /// # Errors
     /// What the evaluation reports.
+    #[doc(hidden)]
     pub fn export(&self) -> Result<Export> {
         let Exposed { address, writable, owner } = dispatch::expose(self, false)?;
         let Layout { shape, strides, offset } = self.layout().clone();
@@ -96,11 +98,13 @@ impl Tensor {
     }
 
     /// A number that tensors have in common exactly when they show one storage, while one of them lives.
+    #[doc(hidden)]
     pub fn storage_key(&self) -> usize {
         self.storage().storage_key()
     }
 
     /// May the elements be written to? Those in somebody else's read-only memory may not.
+    #[doc(hidden)]
     pub fn is_writable(&self) -> bool {
         dispatch::cpu_array(self).is_none_or(|a| a.buffer().writable())
     }
@@ -109,21 +113,25 @@ impl Tensor {
     ///
     /// # Errors
     /// None on the CPU; on the GPU, what the view reports.
+    #[doc(hidden)]
     pub fn storage_vector(&self) -> Result<Tensor> {
         Ok(self.detach()?.as_strided(&[self.storage_numel() as isize], &[1], Some(0))?.alone_on_storage())
     }
 
     /// Size of the storage in bytes.
+    #[doc(hidden)]
     pub fn storage_bytes(&self) -> usize {
         self.storage().storage_bytes()
     }
 
     /// May the storage get another size? Not where its memory is somebody else's, or another library or process shows it.
+    #[doc(hidden)]
     pub fn is_resizable(&self) -> bool {
         dispatch::cpu_array(self).is_none_or(|a| a.buffer().is_resizable())
     }
 
     /// Says that an array of another library shows the memory: the storage keeps its size from now on.
+    #[doc(hidden)]
     pub fn hold_storage(&self) {
         if let Some(array) = dispatch::cpu_array(self) {
             array.buffer().hold();
@@ -137,6 +145,7 @@ impl Tensor {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] where there is no room.
+    #[doc(hidden)]
     pub fn resize_storage(&self, bytes: usize) -> Result<bool> {
         if self.device() == Device::Gpu && bytes < self.storage_bytes() {
             // What is cut off becomes zeros; a count of writes of its own, so that no tensor notices.
@@ -150,11 +159,13 @@ impl Tensor {
     }
 
     /// Does this tensor alone show its storage?
+    #[doc(hidden)]
     pub fn storage_is_unshared(&self) -> bool {
         self.storage().is_unshared()
     }
 
     /// Are the elements in memory that other processes can map? On the GPU device they never are.
+    #[doc(hidden)]
     pub fn is_shared(&self) -> bool {
         dispatch::cpu_array(self).is_some_and(|a| a.buffer().is_shared())
     }
@@ -164,6 +175,7 @@ impl Tensor {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] where the system has not enough shared memory, [`Error::DeviceMismatch`] on the GPU device.
+    #[doc(hidden)]
     pub fn share_memory(&self) -> Result<()> {
         match dispatch::cpu_array(self) {
             Some(array) => array.buffer().share(),
@@ -179,6 +191,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Tensor::share_memory`].
+    #[doc(hidden)]
     pub fn lend(&self) -> Result<Handle> {
         self.share_memory()?;
         let name = dispatch::cpu_array(self).and_then(|a| a.buffer().lend());
@@ -196,6 +209,7 @@ impl Tensor {
     /// Until no tensor shows the memory any more, the other processes that map it must not make it smaller, and must write to it
     /// only while no op of this process works on it. What they write is this process's data, whatever bytes it is.
     #[allow(unsafe_code)] // The promise is all that is unsafe about it.
+    #[doc(hidden)]
     pub unsafe fn from_shared(handle: &Handle) -> Result<Tensor> {
         let Handle { name, dtype, storage_numel, layout } = handle;
         let (layout, _) = checked("from_shared", &layout.shape, &layout.strides, layout.offset)?;
@@ -205,6 +219,7 @@ impl Tensor {
 }
 
 /// Removes what only this process shares; call it when the process ends and tensors may still be alive.
+#[doc(hidden)]
 pub fn release_shared_memory() {
     lucid_cpu::release_names();
 }

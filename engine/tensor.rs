@@ -173,6 +173,7 @@ impl Tensor {
     }
 
     /// Does `vmap` hide a dimension of it?
+    #[doc(hidden)]
     pub fn is_batched(&self) -> bool {
         self.0.storage.batch().is_some()
     }
@@ -310,6 +311,7 @@ impl Tensor {
     }
 
     /// Is it an input that a function transform made, a leaf to the function that is transformed?
+    #[doc(hidden)]
     pub fn is_input(&self) -> bool {
         let bare = crate::batching::bare(self);
         bare.0.auto.view.as_ref().is_some_and(|v| v.origin() == Origin::Input)
@@ -317,11 +319,13 @@ impl Tensor {
 
     /// Raises [`version`](Tensor::version), as if the elements had been written: a gradient that needs what was there is an
     /// error from now on.
+    #[doc(hidden)]
     pub fn touch(&self) {
         self.storage().touch();
     }
 
     /// Was it made in inference mode? Such tensors cannot be saved for a gradient.
+    #[doc(hidden)]
     pub fn is_inference(&self) -> bool {
         self.0.auto.inference
     }

@@ -305,6 +305,7 @@ pub(crate) fn tied(g: Tensor, of: &Arc<Node>, i: usize) -> Tensor {
 /// What an op is to read of `t` that writes over it: `t` itself, unless it shows windows that overlap. PyTorch writes the
 /// gradient of such an op over that of the tensor in which the windows are, where the gradient of what reads them is added up;
 /// so of each element the last one that shows it is followed.
+#[doc(hidden)]
 pub fn rewritten(t: &Tensor) -> Option<Tensor> {
     if t.0.auto.view.is_none() || !t.layout().may_overlap() || t.layout().repeats() || !grad_enabled() {
         return None;
@@ -350,6 +351,7 @@ impl Tensor {
     ///
     /// # Errors
     /// [`Error::Runtime`] for a leaf that requires gradients.
+    #[doc(hidden)]
     pub fn written_as(&self, value: &Tensor) -> Result<()> {
         super::check_in_place("mark_dirty", self, value)?;
         super::record_write(self, value, false)

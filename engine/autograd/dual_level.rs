@@ -52,6 +52,7 @@ pub fn enter_dual_level() -> Result<()> {
 ///
 /// # Errors
 /// [`Error::Runtime`] where the level for all threads is open: PyTorch has no other inside of it.
+#[doc(hidden)]
 pub fn open_level(recorded: bool) -> Result<u64> {
     if LEVEL.load(Ordering::Acquire) != 0 {
         return Err(nested("open_level"));
@@ -68,6 +69,7 @@ fn nested(op: &'static str) -> Box<Error> {
 }
 
 /// Closes a level of this thread, and those inside of it that are still open; their tangents are gone.
+#[doc(hidden)]
 pub fn close_level(id: u64) {
     let closed = LEVELS.with_borrow_mut(|levels| match levels.iter().position(|l| l.0 == id) {
         Some(at) => levels.split_off(at),
@@ -128,11 +130,13 @@ pub(super) fn at_each(mut f: impl FnMut() -> Result<()>) -> Result<()> {
 }
 
 /// Puts the current level out of work in this thread, and gives what [`set_bound`] needs to put it back.
+#[doc(hidden)]
 pub fn leave_level() -> u64 {
     BOUND.replace(current())
 }
 
 /// Puts back what [`leave_level`] has left.
+#[doc(hidden)]
 pub fn set_bound(bound: u64) {
     BOUND.set(bound);
 }
@@ -162,6 +166,7 @@ pub fn forward_enabled() -> bool {
 }
 
 /// Says whether ops of this thread carry tangents on, and gives the former answer.
+#[doc(hidden)]
 pub fn set_forward_enabled(on: bool) -> bool {
     let former = forward_enabled();
     MODE.set(if on { Mode::Usual } else { Mode::Off });
@@ -175,6 +180,7 @@ pub(crate) fn active() -> bool {
 }
 
 /// Is a level open whose tangents ops of this thread carry on?
+#[doc(hidden)]
 pub fn forward_active() -> bool {
     active()
 }

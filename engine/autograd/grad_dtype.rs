@@ -40,6 +40,7 @@ pub(super) fn cast(edge: &Edge, g: Tensor, own: DType) -> Result<Tensor> {
 impl GraphNode {
     /// Declares in which dtype a function with a gradient of its own gets the gradient of each of its results; any
     /// where that is `None`. Once, before the node has run.
+    #[doc(hidden)]
     pub fn declare_grad_dtypes(&self, dtypes: Vec<Option<DType>>) {
         if let Kind::Custom(custom) = &self.0.kind {
             custom.declare(dtypes);
@@ -51,6 +52,7 @@ impl GraphNode {
 impl Tensor {
     /// The dtype of the gradient: this tensor's own, unless it was set or the function that made it declared another;
     /// `None` where it may be any.
+    #[doc(hidden)]
     pub fn grad_dtype(&self) -> Option<DType> {
         match self.0.auto.own_edge() {
             Some(edge) => taken(&edge, self.dtype()),
@@ -62,6 +64,7 @@ impl Tensor {
     ///
     /// # Errors
     /// For what is no leaf, and where there is a gradient of another dtype.
+    #[doc(hidden)]
     pub fn set_grad_dtype(&self, dtype: Option<DType>) -> Result<()> {
         const OP: &str = "grad_dtype";
         if !self.is_leaf() {

@@ -58,6 +58,7 @@ impl GraphNode {
 
     /// A tensor whose gradient goes where that of result `nr` goes, to be named in its place: the leaf of a node that adds
     /// to one, else one that shows the elements of `like`, of the result's shape where it is to be a root.
+    #[doc(hidden)]
     pub fn stand_in(&self, nr: u32, like: &Tensor) -> Tensor {
         self.leaf().unwrap_or_else(|| {
             let nr = nr.saturating_sub(self.0.place());
@@ -120,6 +121,7 @@ impl GraphNode {
     ///
     /// # Errors
     /// As [`GraphNode::saved`].
+    #[doc(hidden)]
     pub fn saved_as(&self, name: &str) -> Result<Option<Option<Tensor>>> {
         let Some(prim) = self.whole() else {
             let (has_output, freed) = {
@@ -164,6 +166,7 @@ impl GraphNode {
     /// # Errors
     /// [`crate::Error::Runtime`] where there is nothing of that name, it was freed or went through a hook already; what
     /// the hook reports.
+    #[doc(hidden)]
     pub fn pack_saved(&self, name: &str, pack: &super::Pack) -> Result<()> {
         let fail = |why: &str| Err(Error::runtime(self.0.op(), why));
         let Some(prim) = self.whole() else { return fail("the node has saved nothing of that name") };
@@ -200,6 +203,7 @@ impl GraphNode {
     }
 
     /// Will the backward pass that runs in this thread reach the node? `None` where none runs.
+    #[doc(hidden)]
     pub fn is_reached(&self) -> Option<bool> {
         super::backward_pass::reaches(&self.0)
     }
@@ -231,11 +235,13 @@ impl GraphNode {
     }
 
     /// Tells a garbage collector, through [`visit_node_hosts`](super::visit_node_hosts), what a hook holds.
+    #[doc(hidden)]
     pub fn set_hook_host(&self, handle: u64, host: super::HostRef) {
         self.0.set_hook_host(handle, host);
     }
 
     /// The same of what the gradient of a custom function holds. Once.
+    #[doc(hidden)]
     pub fn set_host(&self, host: super::HostRef) {
         if let Kind::Custom(custom) = &self.0.kind {
             custom.set_host(host);
@@ -243,11 +249,13 @@ impl GraphNode {
     }
 
     /// What the embedding language keeps with the node.
+    #[doc(hidden)]
     pub fn metadata(&self, make: impl FnOnce() -> Arc<dyn Any + Send + Sync>) -> Arc<dyn Any + Send + Sync> {
         self.0.extra.metadata(make)
     }
 
     /// An address that tells nodes apart while they live.
+    #[doc(hidden)]
     pub fn address(&self) -> usize {
         Arc::as_ptr(&self.0) as usize
     }
@@ -267,21 +275,25 @@ impl Tensor {
     ///
     /// # Errors
     /// [`Error::Runtime`](crate::Error::Runtime) for such a view.
+    #[doc(hidden)]
     pub fn check_followed(&self) -> Result<()> {
         super::check_followed("grad_fn", self)
     }
 
     /// Is it a view of that very tensor?
+    #[doc(hidden)]
     pub fn is_view_of(&self, base: &Tensor) -> bool {
         self.0.auto.view.as_ref().is_some_and(|v| !v.itself && v.base.is_same(base))
     }
 
     /// What an embedding language put there to find its own object of this tensor by.
+    #[doc(hidden)]
     pub fn object(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         self.0.auto.object()
     }
 
     /// Puts it there. It lives as long as the tensor, and must not own it.
+    #[doc(hidden)]
     pub fn set_object(&self, object: Arc<dyn Any + Send + Sync>) {
         self.0.auto.set_object(object);
     }

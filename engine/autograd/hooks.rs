@@ -350,6 +350,7 @@ impl Tensor {
     }
 
     /// Tells a garbage collector, through [`visit_tensor_hosts`](super::visit_tensor_hosts), what a hook holds.
+    #[doc(hidden)]
     pub fn set_hook_host(&self, handle: u64, host: HostRef) {
         let own = &batching::bare(self).0.auto;
         match edge_of(self).filter(|_| !own.is_leaf()) {

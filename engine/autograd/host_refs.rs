@@ -180,22 +180,26 @@ fn of_node(node: &GraphNode, f: &mut dyn FnMut(Holder<'_>)) {
 
 /// Calls `visit` with the host references that nothing but this handle of the tensor leads to. Takes no lock that it would have
 /// to wait for, calls no hook and drops no object: a collector may call it at any time.
+#[doc(hidden)]
 pub fn visit_tensor_hosts(t: &Tensor, visit: &mut dyn FnMut(&HostRef)) {
     of_tensor(t, &mut |holder| holder.each(visit));
 }
 
 /// The same of a node.
+#[doc(hidden)]
 pub fn visit_node_hosts(node: &GraphNode, visit: &mut dyn FnMut(&HostRef)) {
     of_node(node, &mut |holder| holder.each(visit));
 }
 
 /// Drops what [`visit_tensor_hosts`] visits, with the closures that have it: a collector has found that nobody asks for it.
+#[doc(hidden)]
 pub fn clear_tensor_hosts(t: &Tensor) {
     let mut taken = Vec::new();
     of_tensor(t, &mut |holder| taken.extend(holder.take()));
 }
 
 /// Drops what [`visit_node_hosts`] visits.
+#[doc(hidden)]
 pub fn clear_node_hosts(node: &GraphNode) {
     let mut taken = Vec::new();
     of_node(node, &mut |holder| taken.extend(holder.take()));

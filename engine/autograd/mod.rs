@@ -36,8 +36,11 @@ pub use dual_level::{
     close_level, enter_dual_level, exit_dual_level, forward_active, forward_enabled, leave_level, open_level,
     set_bound, set_forward_enabled,
 };
-pub use dual_tensor::{make_dual, set_tangent, unpack_dual};
+#[doc(hidden)]
+pub use dual_tensor::set_tangent;
+pub use dual_tensor::{make_dual, unpack_dual};
 pub(crate) use forward::carries;
+#[doc(hidden)]
 pub use forward::cut;
 pub use graph::{GraphNode, WeakNode};
 pub use hooks::{GradList, Hook, LeafHook, PostHook, PreHook};
@@ -67,6 +70,10 @@ pub use transforms::{
     check_hooks, check_untransformed, current_transform, enter_transform, is_transformed, leave_transform, Transform,
 };
 
-pub use backward::{backward, grad, grad_apart, BackwardOptions};
+#[doc(hidden)]
+pub use backward::grad_apart;
+pub use backward::{backward, grad, BackwardOptions};
+#[doc(hidden)]
 pub use backward_pass::{chosen_alone, current_pass, queue_callback};
+#[doc(hidden)]
 pub use transform_leaf::{leads_elsewhere, retire};

@@ -41,11 +41,13 @@ struct Tape {
 }
 
 /// Must the first gradient of a leaf that this thread makes have the layout of the leaf?
+#[doc(hidden)]
 pub fn layout_enforced() -> bool {
     LAYOUT.get()
 }
 
 /// Says whether it must, and gives the former answer.
+#[doc(hidden)]
 pub fn set_layout_enforced(on: bool) -> bool {
     LAYOUT.replace(on)
 }
@@ -89,6 +91,7 @@ pub fn set_inference_mode(on: bool) -> Former {
 }
 
 /// Puts back what [`set_inference_mode`] gave.
+#[doc(hidden)]
 pub fn restore_mode(former: Former) {
     MODE.set(former.0);
 }
@@ -128,6 +131,7 @@ pub fn enable_grad<T>(f: impl FnOnce() -> T) -> T {
 }
 
 /// Adds what happens to tensors saved from now on in this thread; [`pop_packing`] takes it away again.
+#[doc(hidden)]
 pub fn push_packing(packing: SavedTensorHooks) {
     // Where that is an error, it is found when the graph is finished.
     let _ = crate::graph::note_break("saved_tensors_hooks", "hooks on saved tensors");
@@ -135,12 +139,14 @@ pub fn push_packing(packing: SavedTensorHooks) {
 }
 
 /// Takes the last of [`push_packing`] away.
+#[doc(hidden)]
 pub fn pop_packing() {
     let popped = PACKS.with_borrow_mut(Vec::pop);
     drop(popped);
 }
 
 /// What happens to tensors saved now.
+#[doc(hidden)]
 pub fn packing() -> Option<SavedTensorHooks> {
     PACKS.with_borrow(|stack| stack.last().cloned())
 }
@@ -299,6 +305,7 @@ pub(super) fn grad_layout_rule() -> GradLayoutRule {
 }
 
 /// Names what is recorded while the guard lives after an op that is no row of its own.
+#[doc(hidden)]
 pub fn named(op: &'static str) -> OpScope {
     OpScope::of(op, 0)
 }
@@ -312,6 +319,7 @@ pub(crate) const fn piecewise_linear(it_does: bool) -> u64 {
 }
 
 /// Names what is recorded while the guard lives after an op whose first argument was a number.
+#[doc(hidden)]
 pub fn led_by_number(op: &'static str) -> OpScope {
     OpScope::of(op, LED)
 }
@@ -352,6 +360,7 @@ pub struct Tracer {
 static TRACER: OnceLock<Tracer> = OnceLock::new();
 
 /// Says how calling places are found. Once in a process; later calls do nothing.
+#[doc(hidden)]
 pub fn set_tracer(tracer: Tracer) {
     let _ = TRACER.set(tracer);
 }

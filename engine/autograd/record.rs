@@ -115,6 +115,7 @@ pub(crate) fn has_seen(t: &Tensor) {
 
 /// A tensor that a binding gives to its user. What shows the elements of a tensor that the user never had, since an op made
 /// it on its way, is no view to the user but a tensor of its own, as the results of PyTorch's ops are.
+#[doc(hidden)]
 pub fn handed_out(t: Tensor) -> Tensor {
     let hidden = |view: &ViewInfo| !view.itself && !view.base.0.auto.handed_out.load(Ordering::Relaxed);
     let t = match &t.0.auto.view {
@@ -139,6 +140,7 @@ pub(crate) fn unviewed(t: Tensor) -> Tensor {
 
 impl Tensor {
     /// A binding gives this very tensor to its user.
+    #[doc(hidden)]
     pub fn mark_handed_out(&self) {
         self.0.auto.handed_out.store(true, Ordering::Relaxed);
     }
@@ -326,6 +328,7 @@ fn made_by(t: &Tensor, origin: Origin) {
 ///
 /// # Errors
 /// What the view reports.
+#[doc(hidden)]
 pub fn custom_view(out: &Tensor, is_input: bool, several: bool) -> Result<Tensor> {
     if out.is_batched() || out.is_sparse() {
         return out.detach();

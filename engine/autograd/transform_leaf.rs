@@ -83,6 +83,7 @@ pub(super) fn source(t: &Tensor) -> Source {
 }
 
 /// Says that the gradients of these inputs of a differentiation are not asked for beyond it: see [`leads_elsewhere`].
+#[doc(hidden)]
 pub fn retire(inputs: &[Tensor]) {
     for t in inputs {
         batching::bare(t).0.auto.retire();
@@ -91,6 +92,7 @@ pub fn retire(inputs: &[Tensor]) {
 
 /// Does the history of `outputs`, and with `pushed` that of their tangents, lead to a leaf that is not retired? Says whether
 /// gradients are wanted elsewhere than where the retired ones were.
+#[doc(hidden)]
 pub fn leads_elsewhere(outputs: &[Tensor], pushed: bool) -> bool {
     let tangents = |t| forward::tangents(t).unwrap_or_default();
     outputs.iter().any(|t| source(t).is_some() || pushed && tangents(t).iter().any(|tangent| source(tangent).is_some()))

@@ -43,6 +43,7 @@ pub struct Transform {
 ///
 /// # Errors
 /// [`Error::Runtime`] for reverse mode where saved tensors go through hooks.
+#[doc(hidden)]
 pub fn enter_transform(reverse: bool) -> Result<Transform> {
     if reverse && matches!(packing(), Some(SavedTensorHooks::Hook(_))) {
         return Err(hooks_refused());
@@ -55,11 +56,13 @@ pub fn enter_transform(reverse: bool) -> Result<Transform> {
 }
 
 /// Ends what [`enter_transform`] began.
+#[doc(hidden)]
 pub fn leave_transform(former: Transform) {
     STATE.set(former);
 }
 
 /// The transform that this thread is in, for [`leave_transform`] to put back.
+#[doc(hidden)]
 pub fn current_transform() -> Transform {
     STATE.get()
 }
@@ -80,6 +83,7 @@ pub(super) fn is_captured(t: &Tensor) -> bool {
 ///
 /// # Errors
 /// [`Error::Runtime`] where one is.
+#[doc(hidden)]
 pub fn check_hooks() -> Result<()> {
     match STATE.get().reverse {
         true => Err(hooks_refused()),
@@ -95,6 +99,7 @@ fn hooks_refused() -> Box<Error> {
 }
 
 /// Is a transform at work in this thread, `vmap` included?
+#[doc(hidden)]
 pub fn is_transformed() -> bool {
     current() != 0 || batching::is_active()
 }
@@ -103,6 +108,7 @@ pub fn is_transformed() -> bool {
 ///
 /// # Errors
 /// [`Error::Runtime`] where one is.
+#[doc(hidden)]
 pub fn check_untransformed(op: &'static str, what: &str) -> Result<()> {
     if !is_transformed() {
         return Ok(());
@@ -148,6 +154,7 @@ fn leads_out_of(call: u64, t: &Tensor) -> bool {
 
 impl Tensor {
     /// Counts from now on as made in the transform that is at work: an input that it made of one from outside.
+    #[doc(hidden)]
     pub fn adopt(&self) {
         for t in [self, batching::bare(self)] {
             t.0.auto.made_in.store(current(), Ordering::Relaxed);
@@ -158,6 +165,7 @@ impl Tensor {
     ///
     /// # Errors
     /// [`Error::Runtime`] for such a tensor.
+    #[doc(hidden)]
     pub fn refuse_captured(&self, op: &'static str) -> Result<()> {
         let call = current();
         if call == 0 {
@@ -183,6 +191,7 @@ impl Tensor {
     ///
     /// # Errors
     /// [`Error::Runtime`] inside of `vmap`, and as [`Tensor::detach`].
+    #[doc(hidden)]
     pub fn data(&self) -> Result<Tensor> {
         let state = STATE.get();
         if batching::depth() > state.maps && self.is_batched() {
@@ -252,6 +261,7 @@ impl Tensor {
     ///
     /// # Errors
     /// [`Error::Runtime`] where one is at work.
+    #[doc(hidden)]
     pub fn refuse_new_data(&self) -> Result<()> {
         let why = match (current() != 0, self.is_batched()) {
             (true, _) => "mutating directly with `.data` inside a function transform is not allowed.",
