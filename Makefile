@@ -16,13 +16,14 @@ MLX_EXTRA ?= $$(test "$$(uname -s)" = Darwin || echo '[cpu]')
 OPENBLAS_WHEEL = $$(test "$$(uname -s)" = Darwin || echo 'scipy-openblas32==$(OPENBLAS_VERSION)')
 
 .PHONY: help vendor venv venv-test build bench-ops develop stubs support run test test-fast lint fuzz wheel clean \
-	test-packages hostile programs asan tsan ubsan miri valgrind \
+	test-features test-packages hostile programs asan tsan ubsan miri valgrind \
 	macos-wheel macos-check macos-check-if-cached arm64-test metal-check metal-tools accelerate-check accelerate-quick mac-report
 
 help:
 	@echo 'make run        build, train LeNet-5 on both devices, print the overhead table'
 	@echo 'make test       every test'
 	@echo 'make test-packages  timm, transformers, torchvision and others with Lucid in the place of PyTorch (docs/porting.md)'
+	@echo 'make test-features  the Rust crate without MLX, with every feature, and as docs.rs builds it'
 	@echo 'make test-fast  the Rust tests and the quick Python ones'
 	@echo 'make develop    an incremental build of the extension, in place; slower kernels'
 	@echo 'make bench-ops  every op beside PyTorch, and what became slower than recorded'
@@ -121,6 +122,16 @@ test: lint venv-test macos-check-if-cached metal-tools accelerate-quick
 # Packages from PyPI, unmodified, with Lucid in PyTorch's place: installed into target/packages, without dependencies.
 test-packages: build venv-test
 	$(BIN)/python -m pytest -q tests/packages
+
+# The crate without MLX, with every feature, its documentation as docs.rs builds it, and its packages. In a folder of its own,
+# since features make other builds.
+FEATURES = CARGO_TARGET_DIR=target/features $(CARGO)
+test-features: vendor
+	MLX_DIR=/nonexistent $(FEATURES) test --no-default-features --package lucid --test without_gpu
+	$(FEATURES) test --package lucid --features image,llm --doc data::
+	DOCS_RS=1 MLX_DIR=/nonexistent OPENBLAS_DIR=/nonexistent $(FEATURES) doc --no-deps --package lucid --features image,llm
+	$(CARGO) package --no-verify --allow-dirty --package mlx-ffi --package lucid-core --package lucid-rows --package lucid-ir --package lucid-fft \
+		--package lucid-cpu --package lucid-mlx --package lucid-derive --package lucid
 
 # The loop while working, without PyTorch.
 test-fast: build

@@ -14,7 +14,7 @@
 //! let y = ((&x * 2.0)? + &x)?; // every op gives a Result; nothing panics
 //! assert_eq!(y.shape(), [2, 2]);
 //! assert_close(y.i((.., 1))?, [6.0, 12.0]); // Python's y[:, 1]
-//! assert_close(y.sum(Some(&[0]), false, None)?, [12.0, 18.0]);
+//! assert_close(y.sum_over(&[0])?, [12.0, 18.0]);
 //! assert_close(x.matmul(&x)?.mean_all()?, 13.5);
 //! assert_eq!(tensor!([1, 2])?.to_string(), "tensor([1, 2])");
 //! # Ok(())
@@ -102,12 +102,21 @@
 //! lucid = { git = "https://…", rev = "…" }
 //! ```
 //!
-//! `examples/embed` has the build script of three lines that lets a program run without `LD_LIBRARY_PATH`.
+//! | feature | default | what it adds |
+//! |---|---|---|
+//! | `gpu` | yes | the GPU device: MLX. Without it nothing of MLX is compiled, linked or needed, and [`Device::Gpu`] is an error |
+//! | `safetensors` | yes | safetensors files. Without it checkpoints are read from `.pt` files alone |
+//! | `image` | | [`data`]'s `ImageFolder` and `read_image`: PNG and JPEG |
+//! | `llm` | | tokenizers and chat templates, in [`llm`] |
+//!
+//! The CPU is always there: what goes to a device or comes from it goes through it. `examples/embed` has the build script of
+//! three lines that lets a program run without `LD_LIBRARY_PATH`; `docs/rust.md` tells how MLX and OpenBLAS are found.
 #![recursion_limit = "512"]
 // `unsafe` is in the rooms alone that the README lists; each says so in its first lines.
 #![deny(unsafe_code)]
 // Tests may panic, and their lengths are their own.
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::unreachable))]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 // Derived code names this crate by its name, here too.
 extern crate self as lucid;
@@ -187,16 +196,16 @@ pub use tensor::{eval, Tensor};
 /// | a model | `#[derive(Module)]` | parameters by hand, in a `VarMap` | `#[derive(Module)]` | a `VarStore` |
 /// | chaining | `Sequential::new().add(…)` | `seq().add(…)` | by hand | `nn::seq().add(…)` |
 /// | a step | `adam.step()?` | `adam.step(&grads)?` | `model = adam.step(lr, model, grads)` | `adam.step()` |
-/// | training mode | `model.train()`, `model.eval()` | an argument of `forward_t` | the backend's type | an argument of `forward_t` |
+/// | training mode | `model.train()`, `model.eval()` | an argument of `forward_t` | the device: `dev.autodiff()` | an argument of `forward_t` |
 /// | devices | `model.to(Device::Gpu)?` | at the start, of the `VarBuilder` | `model.to_device(&dev)` | of the `VarStore` |
-/// | weights | `model.load(path)?`, of `.safetensors` or `.pt` | `VarBuilder::from_mmaped_safetensors` | a recorder | `vs.load(path)` |
+/// | weights | `model.load(path)?`, of `.safetensors` or `.pt` | `VarBuilder::from_mmaped_safetensors` | a record or a store | `vs.load(path)` |
 /// | errors | `lucid::Error`, typed, with op, shapes and path | `candle_core::Error` | panics | `TchError`, or panics |
 ///
 /// From candle: there is no variable store; parameters are tensors that require a gradient, and their names are the fields'. In
 /// place of `DType::F32` at every constructor there is [`set_default_dtype`], and `.dtype(…)` of the options.
 ///
-/// From burn: the backend is no type; the same program runs on each device. Ranks are not in types, so a shape that does not
-/// fit is a [`Result`], not an error of the compiler.
+/// From burn: a tensor records gradients where it asks for them, not where its device does, and an optimizer changes parameters
+/// in place. Ranks are not in types, so a shape that does not fit is a [`Result`], neither an error of the compiler nor a panic.
 ///
 /// From tch: ops give a [`Result`] in both forms; there is no `f_` prefix. Sizes are `isize` in ops ([`dims!`] casts) and
 /// `usize` in shapes.

@@ -5,7 +5,6 @@
 //! The first process has the store and starts the others, which are this program again.
 
 use lucid::distributed::{Config, Group, Job, Reduce, Store};
-use lucid::ops::loss::cross_entropy;
 use lucid::prelude::*;
 use lucid::Error;
 use std::process::{Child, Command};
@@ -90,7 +89,7 @@ fn train(args: &Args, group: Option<&Group>) -> Result<f64> {
     for step in 0..args.steps {
         let from = (step * BATCH % (x.shape()[0] - BATCH)) as i64 + rank as i64 * rows;
         let (x, y) = (x.narrow(0, from, rows)?, y.narrow(0, from, rows)?);
-        let loss = cross_entropy(&model.forward(&x)?, &y, None, -100, "mean", 0.0)?;
+        let loss = cross_entropy(&model.forward(&x)?, &y, Reduction::Mean)?;
         sgd.zero_grad()?;
         loss.backward()?;
         let mut loss = loss.detach()?;

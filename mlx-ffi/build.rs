@@ -1,6 +1,8 @@
 //! Builds the native half of this crate: compiles mlx-c's C++ and our own shim against MLX's headers, generates the
 //! raw bindings, and says how to link and find `libmlx`. It never goes to the network: what is missing, or of another
 //! version, ends the build with one sentence that says what to do.
+//!
+//! Without the feature `gpu`, and on docs.rs, the bindings are functions of Rust that fail, so that no MLX is needed.
 
 use std::env;
 use std::fs;
@@ -21,7 +23,7 @@ fn main() {
 }
 
 fn run() -> Outcome<()> {
-    for name in ["MLX_DIR", "MLX_C_DIR", "LIBCLANG_PATH", "VIRTUAL_ENV", "CXX", "CC", "LUCID_BUILD_MODE"] {
+    for name in ["MLX_DIR", "MLX_C_DIR", "LIBCLANG_PATH", "VIRTUAL_ENV", "CXX", "CC", "LUCID_BUILD_MODE", "DOCS_RS"] {
         println!("cargo:rerun-if-env-changed={name}");
     }
     println!("cargo:rerun-if-changed=build.rs");
@@ -32,10 +34,16 @@ fn run() -> Outcome<()> {
         unsafe { env::set_var("MACOSX_DEPLOYMENT_TARGET", "14.0") };
     }
     let out = PathBuf::from(env::var("OUT_DIR").map_err(|e| e.to_string())?);
-    let mlx = find_mlx()?;
     let mlx_c = find_mlx_c()?;
+    let bindings = bind(&mlx_c)?;
+    let write =
+        |text: &str| fs::write(out.join("bindings.rs"), text).map_err(|e| format!("cannot write the bindings: {e}"));
+    if env::var_os("CARGO_FEATURE_GPU").is_none() || env::var_os("DOCS_RS").is_some() {
+        return write(&without_mlx(&bindings)?);
+    }
+    let mlx = find_mlx()?;
     compile(&mlx, &mlx_c, &out)?;
-    bind(&mlx_c, &out)?;
+    write(&bindings)?;
     link(&mlx);
     Ok(())
 }
@@ -237,8 +245,8 @@ fn compile(mlx: &Path, mlx_c: &Path, out: &Path) -> Outcome<()> {
     })
 }
 
-/// Generates the raw bindings over mlx-c's headers and our shim's.
-fn bind(mlx_c: &Path, out: &Path) -> Outcome<()> {
+/// The raw bindings over mlx-c's headers and our shim's.
+fn bind(mlx_c: &Path) -> Outcome<String> {
     if env::var_os("LIBCLANG_PATH").is_none() {
         let file = if cfg!(target_os = "macos") { "libclang.dylib" } else { "libclang.so" };
         let mut places = vec![vendor_dir().join("libclang")];
@@ -273,7 +281,38 @@ fn bind(mlx_c: &Path, out: &Path) -> Outcome<()> {
             "bindgen failed: {e}; it needs libclang: run `make vendor`, or set LIBCLANG_PATH to the folder with it."
         )
     })?;
-    bindings.write_to_file(out.join("bindings.rs")).map_err(|e| format!("cannot write the bindings: {e}"))
+    Ok(bindings.to_string())
+}
+
+/// The bindings with a body for each function: a status is 1, which the safe layer reports as "built without the feature gpu",
+/// and everything else is zeros, which for a handle is the null one.
+fn without_mlx(bindings: &str) -> Outcome<String> {
+    const OPEN: &str = "\nunsafe extern \"C\" {\n";
+    let unknown = || "bindgen's output is of another form than expected; build with the feature gpu.".to_string();
+    let (head, rest) = bindings.split_once(OPEN).ok_or_else(unknown)?;
+    let (block, tail) = rest.split_once("\n}").ok_or_else(unknown)?;
+    let mut text = format!("{head}\n");
+    for item in block.split_inclusive(';').map(str::trim) {
+        let declared = item.strip_suffix(';').ok_or_else(unknown)?;
+        // On one line, however it was broken.
+        let declared = declared.split_whitespace().collect::<Vec<_>>().join(" ");
+        if declared.contains("...") {
+            // Of mlx-c's own error handler, which is not called here; Rust cannot define such a function.
+        } else if let Some(function) = declared.strip_prefix("pub fn ") {
+            let result = function.rsplit_once(") -> ").map(|(_, result)| result).filter(|r| !r.contains(')'));
+            let body = match result {
+                None => "",
+                Some(status) if status.ends_with("c_int") && !status.contains('*') => "1",
+                Some(_) => "unsafe { ::std::mem::zeroed() }",
+            };
+            text += &format!("pub unsafe extern \"C\" fn {function} {{ {body} }}\n");
+        } else if declared.starts_with("pub static mut ") {
+            text += &format!("{declared} = unsafe {{ ::std::mem::zeroed() }};\n");
+        } else {
+            return Err(unknown());
+        }
+    }
+    Ok(format!("{text}{tail}"))
 }
 
 /// On a Mac, the folder of the system's headers.

@@ -41,7 +41,7 @@ pub fn load(path: impl AsRef<Path>, device: Device) -> Result<StateDict> {
     let mut file = File::open(path).map_err(|e| Error::io(path, e))?;
     let read = file.read(&mut start).map_err(|e| Error::io(path, e))?;
     if read < 4 || start != *b"PK\x03\x04" {
-        return crate::io::load(path, device);
+        return named(path, device);
     }
     let mut archive = Archive::open(path)?;
     let name = archive.names().find(|n| n.ends_with("data.pkl")).map(str::to_string);
@@ -59,6 +59,16 @@ pub fn load(path: impl AsRef<Path>, device: Device) -> Result<StateDict> {
     let mut state = StateDict::new();
     flatten(&reader.objects, root, path, device, &mut state)?;
     Ok(state)
+}
+
+#[cfg(feature = "safetensors")]
+fn named(path: &Path, device: Device) -> Result<StateDict> {
+    crate::io::load(path, device)
+}
+
+#[cfg(not(feature = "safetensors"))]
+fn named(path: &Path, _: Device) -> Result<StateDict> {
+    Err(Error::file(path, "not a .pt file; safetensors files need the feature `safetensors` of the crate lucid"))
 }
 
 /// Puts the tensors under `root` into the state dict. Files can name an object in itself, so the depth is bounded.
@@ -103,6 +113,7 @@ fn flatten(objects: &[Object], root: usize, path: &Path, device: Device, state: 
 ///
 /// # Errors
 /// As [`crate::io::save`].
+#[cfg(feature = "safetensors")]
 pub fn save(path: impl AsRef<Path>, state: &StateDict) -> Result<()> {
     crate::io::save(path, state)
 }

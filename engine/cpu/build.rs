@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn main() {
-    for name in ["OPENBLAS_DIR", "VIRTUAL_ENV"] {
+    for name in ["OPENBLAS_DIR", "VIRTUAL_ENV", "DOCS_RS"] {
         println!("cargo:rerun-if-env-changed={name}");
     }
     println!("cargo:rerun-if-changed=build.rs");
@@ -22,7 +22,8 @@ fn main() {
     }
     let mut args: Vec<String> = env::var("DEP_MLX_LINK_ARGS").unwrap_or_default().split(';').map(Into::into).collect();
     args.retain(|a| !a.is_empty());
-    if !mac {
+    // docs.rs has no OpenBLAS, and links nothing.
+    if !mac && env::var_os("DOCS_RS").is_none() {
         match find_openblas().and_then(|lib| if stands_in { stand_in(&lib, &mut args).map(|()| lib) } else { Ok(lib) })
         {
             Ok(lib) => {

@@ -17,9 +17,13 @@
 //! ```
 
 mod files;
+#[cfg(feature = "image")]
+mod images;
 mod loader;
 
 pub use files::{read_csv, read_idx, Table};
+#[cfg(feature = "image")]
+pub use images::{read_image, ImageFolder};
 pub use loader::{Batches, DataLoader};
 
 use crate::ops::index::stack;

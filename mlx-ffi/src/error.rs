@@ -47,6 +47,12 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 const PANIC_PREFIX: &str = "lucid callback panicked: ";
+/// The message where MLX left none: of a build without MLX that is every one.
+const SILENT: &str = if cfg!(feature = "gpu") {
+    "MLX failed without a message"
+} else {
+    "this program was built without the feature `gpu` of the crate lucid"
+};
 const NO_PRIMITIVE: &str = "without a primitive";
 
 /// Turns a status into a result. Every call that returns one goes through here.
@@ -69,7 +75,7 @@ pub(crate) fn take() -> Error {
     let message = unsafe {
         let data = sys::lucid_error_message(&mut len);
         let message = if data.is_null() {
-            "MLX failed without a message".to_owned()
+            SILENT.to_owned()
         } else {
             String::from_utf8_lossy(std::slice::from_raw_parts(data.cast::<u8>(), len)).into_owned()
         };

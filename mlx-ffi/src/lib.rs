@@ -69,6 +69,7 @@ pub use version::{version, MLX_VERSION};
     non_snake_case,
     non_upper_case_globals,
     unsafe_op_in_unsafe_fn,
+    unused_variables,
     clippy::all
 )]
 mod sys {

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -183,3 +184,24 @@ print(before.decode(), getenv(b"MLX_ENABLE_TF32").decode())
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**env, **given}, timeout=120
     )
     assert done.stdout.split() == [want, want]
+
+
+def test_every_crate_can_be_packaged() -> None:
+    """What `cargo package` asks for beyond a build: versions beside paths, and what crates.io shows."""
+    top = ROOT.parent
+    workspace = tomllib.loads((top / "Cargo.toml").read_text())
+    members = [top, *(top / member for member in workspace["workspace"]["members"])]
+    manifests = {folder: tomllib.loads((folder / "Cargo.toml").read_text()) for folder in members}
+    published = {f: m for f, m in manifests.items() if m["package"].get("publish", True)}
+    names = {m["package"]["name"] for m in published.values()}
+    assert names == {
+        "lucid", "lucid-core", "lucid-cpu", "lucid-derive", "lucid-fft", "lucid-ir", "lucid-mlx", "lucid-rows", "mlx-ffi",
+    }  # fmt: skip
+    version = workspace["workspace"]["package"]["version"]
+    for folder, manifest in published.items():
+        package = manifest["package"]
+        assert {"description", "readme", "license", "keywords", "categories", "rust-version"} <= package.keys(), folder
+        assert (folder / package["readme"]).is_file(), folder
+        for name, wanted in [*manifest["dependencies"].items(), *manifest.get("build-dependencies", {}).items()]:
+            if isinstance(wanted, dict) and "path" in wanted:
+                assert name in names and wanted["version"] == version, (folder, name)
