@@ -9,6 +9,8 @@ mod gradients;
 mod lstm;
 #[path = "../examples/rust/mnist.rs"]
 mod mnist;
+#[path = "../examples/rust/resnet.rs"]
+mod resnet;
 #[path = "../examples/rust/transformer.rs"]
 mod transformer;
 #[path = "../examples/rust/vae.rs"]
@@ -20,6 +22,7 @@ use lucid::prelude::*;
 fn each_learns() -> Result<()> {
     let on = Device::Cpu;
     assert!(mnist::run(on, 300)? > 0.9);
+    assert!(resnet::run(on, 150)? > 0.9);
     assert!(lstm::run(on, 600)? < 0.05);
     let (loss, text) = transformer::run(on, 400)?;
     assert!(loss < 2.5 && text.starts_with("Permission is "), "{loss} {text}");
@@ -37,6 +40,7 @@ fn both_devices_agree() -> Result<()> {
     near(vae::run(Device::Cpu, 20)?, vae::run(Device::Gpu, 20)?);
     mnist::run(Device::Gpu, 4)?;
     gradients::run(Device::Gpu)?;
+    resnet::run(Device::Gpu, 3)?;
     export::run(Device::Gpu, None)?;
     Ok(())
 }

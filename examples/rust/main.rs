@@ -5,6 +5,7 @@ mod export;
 mod gradients;
 mod lstm;
 mod mnist;
+mod resnet;
 mod transformer;
 mod vae;
 
@@ -22,10 +23,11 @@ fn run() -> Result<()> {
         "mnist" => println!("accuracy {:.4}", mnist::run(on, 400)?),
         "lstm" => println!("squared error {:.4}", lstm::run(on, 600)?),
         "transformer" => println!("{}", transformer::run(on, 400)?.1),
+        "resnet" => println!("accuracy {:.4}", resnet::run(on, 150)?),
         "vae" => println!("loss {:.2} a picture", vae::run(on, 400)?),
         "gradients" => gradients::run(on)?,
         "export" => export::run(on, args.next().as_deref())?,
-        _ => eprintln!("usage: rust mnist|lstm|transformer|vae|gradients|export [cpu|gpu] [FILE]"),
+        _ => eprintln!("usage: rust mnist|resnet|lstm|transformer|vae|gradients|export [cpu|gpu] [FILE]"),
     }
     Ok(())
 }
