@@ -1,6 +1,6 @@
 //! Short forms of what Rust programs write most, on the default device and in the default dtype.
 
-use crate::ops::{create, nn, random};
+use crate::ops::{create, nn, random, DimList};
 use crate::{Device, Result, Scalar, Tensor};
 
 /// A tensor of numbers in nested arrays; a device may follow.
@@ -21,7 +21,7 @@ macro_rules! tensor {
     };
 }
 
-/// Sizes of any integer type, as ops take them.
+/// Sizes of several integer types, as ops take them; an array will do where they are of one.
 ///
 /// ```
 /// use lucid::{dims, tensor};
@@ -32,8 +32,13 @@ macro_rules! tensor {
 #[macro_export]
 macro_rules! dims {
     ($($size:expr),* $(,)?) => {
-        &[$(($size) as isize),*]
+        (&[$(($size) as isize),*] as &[isize])
     };
+}
+
+/// Dimensions as the reductions take them.
+fn list<'a>(dims: impl Into<DimList<'a>>) -> DimList<'a> {
+    dims.into()
 }
 
 impl Tensor {
@@ -41,7 +46,7 @@ impl Tensor {
     ///
     /// # Errors
     /// For negative sizes, and where there is no room.
-    pub fn zeros(shape: &[isize]) -> Result<Tensor> {
+    pub fn zeros<'a>(shape: impl Into<DimList<'a>>) -> Result<Tensor> {
         create::zeros(shape, None, None)
     }
 
@@ -49,7 +54,7 @@ impl Tensor {
     ///
     /// # Errors
     /// For negative sizes, and where there is no room.
-    pub fn ones(shape: &[isize]) -> Result<Tensor> {
+    pub fn ones<'a>(shape: impl Into<DimList<'a>>) -> Result<Tensor> {
         create::ones(shape, None, None)
     }
 
@@ -57,7 +62,7 @@ impl Tensor {
     ///
     /// # Errors
     /// For negative sizes, and where there is no room.
-    pub fn randn(shape: &[isize]) -> Result<Tensor> {
+    pub fn randn<'a>(shape: impl Into<DimList<'a>>) -> Result<Tensor> {
         random::randn(shape, None, None, None)
     }
 
@@ -65,7 +70,7 @@ impl Tensor {
     ///
     /// # Errors
     /// For negative sizes, and where there is no room.
-    pub fn rand(shape: &[isize]) -> Result<Tensor> {
+    pub fn rand<'a>(shape: impl Into<DimList<'a>>) -> Result<Tensor> {
         random::rand(shape, None, None, None)
     }
 
@@ -98,24 +103,74 @@ impl Tensor {
     /// ```
     /// use lucid::{tensor, testing::assert_close};
     /// let x = tensor!([[1.0, 2.0], [3.0, 4.0]])?;
-    /// assert_close(x.sum_over(&[0])?, [4.0, 6.0]);
-    /// assert_close(x.mean_over(&[-1])?, [1.5, 3.5]);
+    /// assert_close(x.sum_over(0)?, [4.0, 6.0]);
+    /// assert_close(x.sum_over([0, 1])?, 10.0);
+    /// assert_close(x.mean_over(-1)?, [1.5, 3.5]);
+    /// assert_close((&x - x.max_keepdim(1)?)?, [[-1.0, 0.0], [-1.0, 0.0]]);
     /// assert_close(x.max_all()?, 4.0);
     /// # lucid::Result::<()>::Ok(())
     /// ```
     ///
     /// # Errors
     /// For a dimension that is not there.
-    pub fn sum_over(&self, dims: &[isize]) -> Result<Tensor> {
-        self.sum(Some(dims), false, None)
+    pub fn sum_over<'a>(&self, dims: impl Into<DimList<'a>>) -> Result<Tensor> {
+        self.sum(Some(&list(dims)), false, None)
     }
 
     /// The mean over these dimensions, which are left out of the result.
     ///
     /// # Errors
     /// For a dimension that is not there.
-    pub fn mean_over(&self, dims: &[isize]) -> Result<Tensor> {
-        self.mean(Some(dims), false, None)
+    pub fn mean_over<'a>(&self, dims: impl Into<DimList<'a>>) -> Result<Tensor> {
+        self.mean(Some(&list(dims)), false, None)
+    }
+
+    /// The sum over these dimensions, which stay with size 1.
+    ///
+    /// # Errors
+    /// For a dimension that is not there.
+    pub fn sum_keepdim<'a>(&self, dims: impl Into<DimList<'a>>) -> Result<Tensor> {
+        self.sum(Some(&list(dims)), true, None)
+    }
+
+    /// The mean over these dimensions, which stay with size 1.
+    ///
+    /// # Errors
+    /// For a dimension that is not there.
+    pub fn mean_keepdim<'a>(&self, dims: impl Into<DimList<'a>>) -> Result<Tensor> {
+        self.mean(Some(&list(dims)), true, None)
+    }
+
+    /// The largest elements over these dimensions, which are left out of the result.
+    ///
+    /// # Errors
+    /// For a dimension that is not there, or has no element.
+    pub fn max_over<'a>(&self, dims: impl Into<DimList<'a>>) -> Result<Tensor> {
+        self.amax(Some(&list(dims)), false)
+    }
+
+    /// The least elements over these dimensions, which are left out of the result.
+    ///
+    /// # Errors
+    /// For a dimension that is not there, or has no element.
+    pub fn min_over<'a>(&self, dims: impl Into<DimList<'a>>) -> Result<Tensor> {
+        self.amin(Some(&list(dims)), false)
+    }
+
+    /// The largest elements over these dimensions, which stay with size 1.
+    ///
+    /// # Errors
+    /// For a dimension that is not there, or has no element.
+    pub fn max_keepdim<'a>(&self, dims: impl Into<DimList<'a>>) -> Result<Tensor> {
+        self.amax(Some(&list(dims)), true)
+    }
+
+    /// The least elements over these dimensions, which stay with size 1.
+    ///
+    /// # Errors
+    /// For a dimension that is not there, or has no element.
+    pub fn min_keepdim<'a>(&self, dims: impl Into<DimList<'a>>) -> Result<Tensor> {
+        self.amin(Some(&list(dims)), true)
     }
 
     /// The largest of all elements.

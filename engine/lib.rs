@@ -14,7 +14,7 @@
 //! let y = ((&x * 2.0)? + &x)?; // every op gives a Result; nothing panics
 //! assert_eq!(y.shape(), [2, 2]);
 //! assert_close(y.i((.., 1))?, [6.0, 12.0]); // Python's y[:, 1]
-//! assert_close(y.sum_over(&[0])?, [12.0, 18.0]);
+//! assert_close(y.sum_over(0)?, [12.0, 18.0]);
 //! assert_close(x.matmul(&x)?.mean_all()?, 13.5);
 //! assert_eq!(tensor!([1, 2])?.to_string(), "tensor([1, 2])");
 //! # Ok(())
@@ -207,8 +207,8 @@ pub use tensor::{eval, Tensor};
 /// From burn: a tensor records gradients where it asks for them, not where its device does, and an optimizer changes parameters
 /// in place. Ranks are not in types, so a shape that does not fit is a [`Result`], neither an error of the compiler nor a panic.
 ///
-/// From tch: ops give a [`Result`] in both forms; there is no `f_` prefix. Sizes are `isize` in ops ([`dims!`] casts) and
-/// `usize` in shapes.
+/// From tch: ops give a [`Result`] in both forms; there is no `f_` prefix. Sizes are of any integer type
+/// in ops, and `usize` in shapes.
 ///
 /// From ndarray: `Tensor::from_slice(array.as_slice().unwrap(), array.shape(), Device::Cpu)?` and
 /// `Array::from_shape_vec(t.shape(), t.to_vec()?)` go there and back.

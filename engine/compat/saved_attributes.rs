@@ -224,7 +224,7 @@ impl Node {
         }
         let Some(indices) = node.saved(1)? else { return Ok(None) };
         if matches!(self.told_as("self_sym_sizes"), Some(SavedArg::Ints(sizes)) if sizes.is_empty()) {
-            return indices.reshape(&[]).map(Some);
+            return indices.reshape(()).map(Some);
         }
         match (self.told_as("keepdim"), self.told_as("dim")) {
             (Some(SavedArg::Truth(false)), Some(SavedArg::Int(dim))) => {

@@ -1,6 +1,7 @@
 //! Losses: of a prediction and a target, reduced to one number.
 
 use super::module::located;
+use super::options::reduced;
 use super::{Module, Reduction};
 use crate::ops::compare::select::r#where;
 use crate::ops::{index, loss as op};
@@ -162,7 +163,7 @@ losses! {
             }
             false => loss,
         };
-        own.reduction.of(loss)
+        reduced(loss, own.reduction)
     };
     /// `½ (log v + (x - y)² / v)`: minus the logarithm of a normal distribution, without its constant.
     GaussianNllLoss {
@@ -179,7 +180,7 @@ losses! {
         let v = (var + &(floor - &var.detach()?)?)?;
         let loss = ((v.log()? + &((input - target)?.square()? / &v)?)? * 0.5)?;
         let loss = if own.full { (loss + 0.5 * std::f64::consts::TAU.ln())? } else { loss };
-        own.reduction.of(loss)
+        reduced(loss, own.reduction)
     };
     /// `x` where y is 1, `max(0, margin - x)` where it is -1.
     HingeEmbeddingLoss {
@@ -189,7 +190,7 @@ losses! {
         let zeros = input.zeros_like()?;
         let far = r#where(&target.ne(1.0)?, &(own.margin - input)?.relu()?, &zeros)?;
         let near = r#where(&target.ne(-1.0)?, input, &zeros)?;
-        own.reduction.of((far + &near)?)
+        reduced((far + &near)?, own.reduction)
     };
     /// `max(0, -y (x₁ - x₂) + margin)`.
     MarginRankingLoss {
@@ -197,11 +198,11 @@ losses! {
         margin: f64, f64 = 0.0;
     } (input1, input2, target) |own| {
         let gap = ((-target)? * &(input1 - input2)?)?;
-        own.reduction.of((gap + own.margin)?.relu()?)
+        reduced((gap + own.margin)?.relu()?, own.reduction)
     };
     /// `log(1 + e^(-y x))`.
     SoftMarginLoss {} (input, target) |own| {
-        own.reduction.of(((-target)? * input)?.exp()?.log1p()?)
+        reduced(((-target)? * input)?.exp()?.log1p()?, own.reduction)
     };
     /// The mean over the classes of [`BceWithLogitsLoss`].
     MultiLabelSoftMarginLoss {
@@ -210,7 +211,7 @@ losses! {
     } (input, target) |own| {
         same_shape("multilabel_soft_margin_loss", input, target)?;
         let each = op::binary_cross_entropy_with_logits(input, target, own.weight.as_ref(), "none", None)?;
-        own.reduction.of(each.mean(Some(&[-1]), false, None)?)
+        reduced(each.mean(Some(&[-1]), false, None)?, own.reduction)
     };
     /// `Σ max(0, margin - x[y] + x[i])^p / C` over the other classes, of scores (N, C).
     MultiMarginLoss {
@@ -227,7 +228,7 @@ losses! {
         let gap = ((own.margin - &input.gather(1, &place)?)? + input)?.relu()?;
         let gap = if own.p == 2 { gap.square()? } else { gap };
         let rest = crate::ops::nn::one_hot(target, input.shape()[1] as i64)?.eq(0.0)?.cast(gap.dtype())?;
-        own.reduction.of((gap * &rest)?.mean(Some(&[1]), false, None)?)
+        reduced((gap * &rest)?.mean(Some(&[1]), false, None)?, own.reduction)
     };
     /// `1 - cos(x₁, x₂)` where y is 1, `max(0, cos(x₁, x₂) - margin)` where it is -1.
     CosineEmbeddingLoss {
@@ -241,7 +242,7 @@ losses! {
         let zeros = cosine.zeros_like()?;
         let near = r#where(&target.eq(1.0)?, &(1.0 - &cosine)?, &zeros)?;
         let far = r#where(&target.eq(-1.0)?, &(&cosine - own.margin)?.relu()?, &zeros)?;
-        own.reduction.of((near + &far)?)
+        reduced((near + &far)?, own.reduction)
     };
     /// `max(0, |a - p| - |a - n| + margin)` of anchors, positives and negatives (N, D).
     TripletMarginLoss {
@@ -257,7 +258,7 @@ losses! {
         let distance = |a: &Tensor, b: &Tensor| super::distance::pairwise(a, b, own.p, own.eps, false);
         let (near, far) = (distance(anchor, positive)?, distance(anchor, negative)?);
         let far = if own.swap { far.minimum(&distance(positive, negative)?)? } else { far };
-        own.reduction.of(((near - &far)? + own.margin)?.relu()?)
+        reduced(((near - &far)? + own.margin)?.relu()?, own.reduction)
     };
 }
 
@@ -307,7 +308,7 @@ impl CtcLoss {
             let loss = index::stack(&losses, 0)?;
             let loss = if self.zero_infinity { loss.masked_fill(&loss.isinf()?, 0.0)? } else { loss };
             if self.reduction != Reduction::Mean {
-                return self.reduction.of(loss);
+                return reduced(loss, self.reduction);
             }
             let sizes: Vec<f32> = lengths.iter().map(|&n| n.max(1) as f32).collect();
             let sizes = Tensor::from_slice(&sizes, &[count], loss.device())?.cast(loss.dtype())?;

@@ -1,5 +1,7 @@
 //! What layers are told: sizes per dimension, kinds as enums, and the macro that makes option structs.
 
+pub use lucid_ir::ops::loss::Reduction;
+
 use crate::{DType, Device, Error, Result, Tensor};
 use smallvec::SmallVec;
 
@@ -45,35 +47,12 @@ macro_rules! sizes {
 }
 sizes!(i32 i64 isize usize u32);
 
-/// How a loss's elements become one number.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Reduction {
-    /// They do not: one loss per element.
-    None,
-    /// Their mean.
-    #[default]
-    Mean,
-    /// Their sum.
-    Sum,
-}
-
-impl Reduction {
-    /// PyTorch's name of it, as the functions in [`ops::loss`](crate::ops::loss) take it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Reduction::None => "none",
-            Reduction::Mean => "mean",
-            Reduction::Sum => "sum",
-        }
-    }
-
-    /// The elements, reduced.
-    pub(crate) fn of(self, x: Tensor) -> Result<Tensor> {
-        match self {
-            Reduction::None => Ok(x),
-            Reduction::Mean => x.mean(None, false, None),
-            Reduction::Sum => x.sum(None, false, None),
-        }
+/// The elements, reduced.
+pub(crate) fn reduced(x: Tensor, how: Reduction) -> Result<Tensor> {
+    match how {
+        Reduction::None => Ok(x),
+        Reduction::Mean => x.mean(None, false, None),
+        Reduction::Sum => x.sum(None, false, None),
     }
 }
 
@@ -139,7 +118,8 @@ pub enum Nonlinearity {
 }
 
 impl Nonlinearity {
-    pub(crate) fn name(self) -> &'static str {
+    /// PyTorch's name of it.
+    pub fn name(self) -> &'static str {
         match self {
             Nonlinearity::Tanh => "tanh",
             Nonlinearity::Relu => "relu",

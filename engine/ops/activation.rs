@@ -233,7 +233,7 @@ fn prelu_body(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
         _ if weight.ndim() > 1 => {
             return Err(Error::shape("prelu", "weight needs to be a scalar or 1D tensor", &[weight.shape()]));
         }
-        1 => weight.reshape(&[])?,
+        1 => weight.reshape(())?,
         n => {
             let channels = if x.ndim() > 1 { x.shape()[1] } else { 1 };
             if n != channels {

@@ -113,7 +113,7 @@ fn matmul_body(a: &Tensor, b: &Tensor) -> Result<Tensor> {
         }
         (1, 1) => {
             OpScope::rename("matmul", "dot");
-            product(&a.unsqueeze(0)?, &b.unsqueeze(1)?)?.reshape(&[])
+            product(&a.unsqueeze(0)?, &b.unsqueeze(1)?)?.reshape(())
         }
         (1, 2) => {
             let _steps = OpScope::apart(&["matmul"], None);

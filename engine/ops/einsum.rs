@@ -383,7 +383,7 @@ fn inner_body(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     }
     if (a.ndim(), b.ndim()) == (1, 1) {
         // As PyTorch does it, which autocast sees.
-        return a.permute(&[0])?.dot(&b.permute(&[0])?)?.view(&[]);
+        return a.permute(&[0])?.dot(&b.permute(&[0])?)?.view(());
     }
     tensordot_body(a, b, &DimPairs::Lists(vec![-1], vec![-1]))
 }

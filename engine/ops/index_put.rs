@@ -51,7 +51,7 @@ fn as_filled(x: &Tensor, indices: &[Tensor], values: &Tensor) -> Result<Option<T
     if !(matches!(indices, [mask] if mask.dtype() == DType::Bool) && values.numel() == 1) {
         return Ok(None);
     }
-    let values = values.reshape(&[])?;
+    let values = values.reshape(())?;
     if values.dtype() == x.dtype() {
         return Ok(Some(values));
     }

@@ -161,7 +161,7 @@ fn nll(
     }
     // One row's class may be in a vector of its own.
     let target = match (x.ndim(), target.shape()) {
-        (1, [1]) => target.reshape(&[])?,
+        (1, [1]) => target.reshape(())?,
         (1, [n]) => {
             let why = format!("For 1D input, 1D target must have size 1, but got target size: {n}");
             return Err(Error::value(op, why));

@@ -3,6 +3,7 @@
 //! `define_ops!` takes the rows of one family, `define_composites!` those of one without primitives. `lucid_ir` makes the
 //! primitives of the same rows, and `py/` the bindings, so the rows stay the one list.
 
+mod given;
 mod in_place;
 
 /// Rust items from the rows of a family, in the form that `rows!` hands on (`engine/rows`, which says what a row may say).
@@ -289,7 +290,8 @@ pub(crate) const fn contains(list: &[&str], word: &str) -> bool {
     false
 }
 
-/// The function of a row, its `Tensor` method, and its in-place form.
+/// The function of a row, its `Tensor` method, and its in-place form. What programs give is converted once, so that the code of
+/// an op is made once, whatever types it is called with.
 macro_rules! define_fn {
     (method [$($doc:tt)*] [$($example:literal),+] $name:ident ($($p:ident: $k:ident $(= $d:expr)?),* $(; $($kp:ident: $kk:ident = $kd:expr),* $(,)?)?)
         $ret:ident [$($flag:ident)*] $in_place:ident $amp:ident $run:path [$($extra:expr),*]
@@ -297,25 +299,31 @@ macro_rules! define_fn {
         $($doc)*
         #[doc = ""]
         #[doc = concat!(" The method [`Tensor::", stringify!($name), "`](crate::Tensor::", stringify!($name), ") is the same, and has an example.")]
-        #[allow(clippy::too_many_arguments, clippy::extra_unused_lifetimes, clippy::redundant_closure_call)]
-        pub fn $name<'op>(input: &$crate::Tensor, $($p: $crate::ops::macros::arg!($k),)* $($($kp: $crate::ops::macros::arg!($kk)),*)?)
+        #[allow(clippy::too_many_arguments, clippy::extra_unused_lifetimes)]
+        pub fn $name<'op>(input: &$crate::Tensor, $($p: $crate::ops::macros::given!($name $k $p),)* $($($kp: $crate::ops::macros::given!($name $kk $kp)),*)?)
             -> $crate::Result<$crate::ops::results::$ret>
         {
-            $(let $p = $crate::ops::macros::pass!($k $p);)*
-            $($(let $kp = $crate::ops::macros::pass!($kk $kp);)*)?
-            let _name = $crate::compat::call_macros::naming!([$($flag)*] $name $(, $p: $k)* $($(, $kp: $kk)*)?);
-            let made = (|| {
-                $crate::ops::macros::with_autocast!{ $amp $run [$($extra),*] input: Tensor $(, $p: $k)* $($(, $kp: $kk)*)? }
-                $run($($extra,)* input, $($p,)* $($($kp),*)?)
-            })();
-            $crate::compat::call_macros::tell_call!{ made $ret _name $name [input] $(($p $k $($d)?))* $($(($kp $kk $kd))*)? }
-            made.map_err(|e| $crate::autograd::before($crate::ops::macros::plain(stringify!($name)), e, input))
+            #[allow(clippy::too_many_arguments, clippy::redundant_closure_call, non_snake_case)]
+            fn computed(input: &$crate::Tensor, $($p: $crate::ops::kinds::$k,)* $($($kp: $crate::ops::kinds::$kk),*)?)
+                -> $crate::Result<$crate::ops::results::$ret>
+            {
+                let _name = $crate::compat::call_macros::naming!([$($flag)*] $name $(, $p: $k)* $($(, $kp: $kk)*)?);
+                let made = (|| {
+                    $crate::ops::macros::with_autocast!{ $amp $run [$($extra),*] input: Tensor $(, $p: $k)* $($(, $kp: $kk)*)? }
+                    $run($($extra,)* input, $($p,)* $($($kp),*)?)
+                })();
+                $crate::compat::call_macros::tell_call!{ made $ret _name $name [input] $(($p $k $($d)?))* $($(($kp $kk $kd))*)? }
+                made.map_err(|e| $crate::autograd::before($crate::ops::macros::plain(stringify!($name)), e, input))
+            }
+            $(let $p = $crate::ops::macros::held!($name $k $p $p);)*
+            $($(let $kp = $crate::ops::macros::held!($name $kk $kp $kp);)*)?
+            computed(input, $($crate::ops::macros::lent!($k $p),)* $($($crate::ops::macros::lent!($kk $kp)),*)?)
         }
         impl $crate::Tensor {
             $($doc)*
             #[doc = $crate::ops::macros::example!($($example),+)]
             #[allow(clippy::too_many_arguments, clippy::extra_unused_lifetimes)]
-            pub fn $name<'op>(&self, $($p: $crate::ops::macros::arg!($k),)* $($($kp: $crate::ops::macros::arg!($kk)),*)?)
+            pub fn $name<'op>(&self, $($p: $crate::ops::macros::given!($name $k $p),)* $($($kp: $crate::ops::macros::given!($name $kk $kp)),*)?)
                 -> $crate::Result<$crate::ops::results::$ret>
             {
                 self::$name(self, $($p,)* $($($kp),*)?)
@@ -330,19 +338,25 @@ macro_rules! define_fn {
     ) => {
         $($doc)*
         #[doc = $crate::ops::macros::example!($($example),+)]
-        #[allow(clippy::too_many_arguments, clippy::extra_unused_lifetimes, clippy::redundant_closure_call)]
-        pub fn $name<'op>($($p: $crate::ops::macros::arg!($k),)* $($($kp: $crate::ops::macros::arg!($kk)),*)?)
+        #[allow(clippy::too_many_arguments, clippy::extra_unused_lifetimes)]
+        pub fn $name<'op>($($p: $crate::ops::macros::given!($name $k $p),)* $($($kp: $crate::ops::macros::given!($name $kk $kp)),*)?)
             -> $crate::Result<$crate::ops::results::$ret>
         {
-            $(let $p = $crate::ops::macros::pass!($k $p);)*
-            $($(let $kp = $crate::ops::macros::pass!($kk $kp);)*)?
-            let _name = $crate::compat::call_macros::naming!([$($flag)*] $name $(, $p: $k)* $($(, $kp: $kk)*)?);
-            let made = (|| {
-                $crate::ops::macros::with_autocast!{ $amp $run [$($extra),*] $($p: $k),* $(, $($kp: $kk),*)? }
-                $run($($extra,)* $($p,)* $($($kp),*)?)
-            })();
-            $crate::compat::call_macros::tell_call!{ made $ret _name $name [] $(($p $k $($d)?))* $($(($kp $kk $kd))*)? }
-            made
+            #[allow(clippy::too_many_arguments, clippy::redundant_closure_call, non_snake_case)]
+            fn computed($($p: $crate::ops::kinds::$k,)* $($($kp: $crate::ops::kinds::$kk),*)?)
+                -> $crate::Result<$crate::ops::results::$ret>
+            {
+                let _name = $crate::compat::call_macros::naming!([$($flag)*] $name $(, $p: $k)* $($(, $kp: $kk)*)?);
+                let made = (|| {
+                    $crate::ops::macros::with_autocast!{ $amp $run [$($extra),*] $($p: $k),* $(, $($kp: $kk),*)? }
+                    $run($($extra,)* $($p,)* $($($kp),*)?)
+                })();
+                $crate::compat::call_macros::tell_call!{ made $ret _name $name [] $(($p $k $($d)?))* $($(($kp $kk $kd))*)? }
+                made
+            }
+            $(let $p = $crate::ops::macros::held!($name $k $p $p);)*
+            $($(let $kp = $crate::ops::macros::held!($name $kk $kp $kp);)*)?
+            computed($($crate::ops::macros::lent!($k $p),)* $($($crate::ops::macros::lent!($kk $kp)),*)?)
         }
     };
 }
@@ -354,6 +368,7 @@ macro_rules! example {
         concat!(
             "\n # Examples\n ```\n",
             " # use lucid::{tensor, testing::assert_close, DType, Device, Error, Generator, MemoryFormat, Scalar, Tensor};\n",
+            " # use lucid::{nn::{Approximate, Reduction}, ops::arguments::*};\n",
             " # use ", module_path!(), "::*;\n",
             $(" ", $line, "\n",)+
             " # lucid::Result::<()>::Ok(())\n ```"
@@ -370,7 +385,6 @@ macro_rules! with_autocast {
             #[allow(unused_mut)]
             let mut casts = $crate::autocast::Casts::new($crate::ops::schema::Amp::$amp);
             $(
-                let $p = $crate::ops::macros::pass!($k $p);
                 $crate::ops::macros::look!($k $p casts);
             )*
             $(let $p = $crate::ops::macros::hold!($k $p casts);)*
@@ -462,32 +476,11 @@ macro_rules! lend {
     };
 }
 
-/// The Rust type of a parameter kind; operands, numbers and sections take anything that converts.
-macro_rules! arg {
-    (Operand) => { impl Into<$crate::ops::Operand<'op>> };
-    (Number) => { impl Into<$crate::Scalar> };
-    (Sections) => { impl Into<$crate::ops::Sections<'op>> };
-    ($kind:ident) => { $crate::ops::kinds::$kind };
-}
-macro_rules! pass {
-    (Operand $p:ident) => {
-        Into::<$crate::ops::Operand<'_>>::into($p)
-    };
-    (Number $p:ident) => {
-        Into::<$crate::Scalar>::into($p)
-    };
-    (Sections $p:ident) => {
-        Into::<$crate::ops::Sections<'_>>::into($p)
-    };
-    ($kind:ident $p:ident) => {
-        $p
-    };
-}
-
 pub(crate) use lucid_ir::ops::macros::plain;
 
+pub(crate) use given::{given, held, lent};
 pub(crate) use in_place::{apart, define_in_place, in_place_method};
 pub(crate) use {
-    arg, define_composites, define_fn, define_op_row, define_ops, define_rows, determinism, differs, example, first,
-    gradient, has, hold, lend, look, node, out_dtype, out_rule, params, pass, schema_of, torch_path, with_autocast,
+    define_composites, define_fn, define_op_row, define_ops, define_rows, determinism, differs, example, first,
+    gradient, has, hold, lend, look, node, out_dtype, out_rule, params, schema_of, torch_path, with_autocast,
 };

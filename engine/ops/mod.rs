@@ -11,6 +11,7 @@ pub mod schema;
 
 pub mod activation;
 pub(crate) mod aliased_write;
+pub mod arguments;
 mod attention;
 pub mod binary;
 pub mod calculus;
@@ -61,6 +62,10 @@ pub mod view;
 mod view_dtype;
 pub mod window;
 
+pub use arguments::{
+    Combine, DimList, FftNorm, GridOrder, Integer, Interpolation, PadMode, QrMode, Rounding, ScatterReduction,
+    SegmentReduction, Side, Triangle,
+};
 pub use schema::{Amp, Determinism, OutDType, Param, ResultDType, Schema};
 
 use crate::autograd::{Ctx, Grads};
@@ -114,9 +119,9 @@ pub enum Sections<'a> {
     List(&'a [isize]),
 }
 
-impl From<i64> for Sections<'_> {
-    fn from(n: i64) -> Self {
-        Sections::Count(n)
+impl<N: Integer> From<N> for Sections<'_> {
+    fn from(n: N) -> Self {
+        Sections::Count(n.wide())
     }
 }
 

@@ -79,7 +79,7 @@ fn along(op: fn(usize) -> NnOp, x: &Tensor, dim: isize, dtype: Option<DType>) ->
         return if x.numel() == 0 { x.copy() } else { Err(refused) };
     }
     if x.ndim() == 0 {
-        return along(op, &x.reshape(&[1])?, 0, None)?.reshape(&[]);
+        return along(op, &x.reshape(&[1])?, 0, None)?.reshape(());
     }
     dispatch::apply1(Prim::Nn(op(axis)), &[&x], Meta::new(x.shape(), x.dtype()))
 }

@@ -29,7 +29,7 @@ fn accumulate(op: fn(usize) -> ScanOp, x: &Tensor, dim: isize, dtype: Option<DTy
     let x = x.cast(dtype)?;
     schema.check(x.dtype())?;
     if x.ndim() == 0 {
-        return x.reshape(&[1])?.cumsum(0, None)?.reshape(&[]);
+        return x.reshape(&[1])?.cumsum(0, None)?.reshape(());
     }
     scan(op(axis), &[&x], x.dtype())
 }
@@ -150,7 +150,7 @@ fn logcumsumexp_body(x: &Tensor, dim: isize) -> Result<Tensor> {
     let axis = shape::wrap_dim(schema.name, dim, x.ndim())?;
     schema.check(x.dtype())?;
     if x.ndim() == 0 {
-        return logcumsumexp_body(&x.reshape(&[1])?, 0)?.reshape(&[]);
+        return logcumsumexp_body(&x.reshape(&[1])?, 0)?.reshape(());
     }
     // PyTorch's gradient of it is row-major.
     let _lies = crate::autograd::GradLayoutGuard::set(crate::autograd::GradLayoutRule::RowMajor);

@@ -87,7 +87,7 @@ macro_rules! scatter_ops {
             ],
             example: [
                 "let x = tensor([1.0, 2.0])?;",
-                r#"assert_close(x.index_reduce(0, &tensor([0, 0])?, &tensor([3.0, 4.0])?, "prod", true)?, [12.0, 2.0]);"#,
+                r#"assert_close(x.index_reduce(0, &tensor([0, 0])?, &tensor([3.0, 4.0])?, Combine::Prod, true)?, [12.0, 2.0]);"#,
             ],
         }
         /// A copy with `values`, which broadcast, written (or with `accumulate` added) at the index tensors, as

@@ -154,8 +154,8 @@ macro_rules! shape_ops {
                 "N(2, 3, 4), (-1, 2), 'replicate'",
             ],
             example: [
-                r#"assert_close(tensor([1, 2, 3])?.pad(&[1, 2], "constant", None)?, [0, 1, 2, 3, 0, 0]);"#,
-                r#"assert_close(tensor([[1, 2, 3]])?.pad(&[2, 1], "reflect", None)?, [[3, 2, 1, 2, 3, 2]]);"#,
+                r#"assert_close(tensor([1, 2, 3])?.pad(&[1, 2], PadMode::Constant, None)?, [0, 1, 2, 3, 0, 0]);"#,
+                r#"assert_close(tensor([[1, 2, 3]])?.pad(&[2, 1], PadMode::Reflect, None)?, [[3, 2, 1, 2, 3, 2]]);"#,
             ],
         }
         /// Grids of coordinates: of vectors, tensors of all their sizes together, each vector along its own dimension.

@@ -21,7 +21,7 @@ pub(super) fn index_select_body(x: &Tensor, dim: isize, index: &Tensor) -> Resul
     let axis = shape::wrap_dim("index_select", dim, x.ndim())?;
     let index = vector_index("index_select", index)?;
     if x.ndim() == 0 {
-        return index_axes(&with_dims(x)?, &[0], &[index], true)?.reshape(&[]);
+        return index_axes(&with_dims(x)?, &[0], &[index], true)?.reshape(());
     }
     index_axes(x, &[axis], &[index], true)
 }

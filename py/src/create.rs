@@ -93,7 +93,7 @@ impl Nested {
         if let Some(t) = self.nested_tensor(obj)? {
             // A tensor of one element is a number where the data has no more dimensions, whatever its own.
             let number = obj.is_instance_of::<PyTensor>() && t.numel() == 1 && self.shape.len() == depth;
-            let t = if number { engine_call::quick(py, || t.reshape(&[]))? } else { t };
+            let t = if number { engine_call::quick(py, || t.reshape(()))? } else { t };
             let mut sizes = depth;
             for &n in t.shape() {
                 self.enter(py, sizes, n)?;

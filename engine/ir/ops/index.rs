@@ -86,7 +86,7 @@ macro_rules! index_ops {
             ],
             example: [
                 "let x = tensor([1.0, 2.0])?;",
-                r#"let made = x.scatter_reduce(0, &tensor([0, 0, 1])?, &tensor([3.0, 4.0, 5.0])?, "sum", true)?;"#,
+                r#"let made = x.scatter_reduce(0, &tensor([0, 0, 1])?, &tensor([3.0, 4.0, 5.0])?, Combine::Sum, true)?;"#,
                 "assert_close(made, [8.0, 7.0]);",
             ],
         }

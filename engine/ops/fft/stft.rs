@@ -41,7 +41,7 @@ macro_rules! stft_ops {
                 ],
                 example: [
                     "let x = tensor([1.0, 2.0, 3.0, 4.0])?;",
-                    "let y = x.stft(2, Some(2), None, Some(&tensor([1.0, 1.0])?), false, \"reflect\", false, None, \
+                    "let y = x.stft(2, Some(2), None, Some(&tensor([1.0, 1.0])?), false, PadMode::Reflect, false, None, \
             Some(true), None)?;",
                     "assert_close(y, [[(3.0, 0.0), (7.0, 0.0)], [(-1.0, 0.0), (-1.0, 0.0)]]);",
                 ],

@@ -48,7 +48,7 @@ macro_rules! factor_ops {
             samples: ["N(4, 3)", "N(2, 3, 4)", "REG(2, 3, 3)", "N(2, 0)"],
             example: [
                 "let a = tensor([[3.0, 1.0], [4.0, 2.0]])?;",
-                r#"let made = linalg_qr(&a, "reduced")?;"#,
+                r#"let made = linalg_qr(&a, QrMode::Reduced)?;"#,
                 "assert_close(made[0].matmul(&made[1])?, &a);",
                 "assert_close(made[0].t()?.matmul(&made[0])?, [[1.0, 0.0], [0.0, 1.0]]);",
             ],
@@ -62,7 +62,7 @@ macro_rules! factor_ops {
             samples: ["SYM(3, 3)", "SYM(2, 4, 4), 'U'", "N(0, 0)"],
             example: [
                 "let a = tensor([[2.0, 1.0], [1.0, 2.0]])?;",
-                r#"let made = linalg_eigh(&a, "L")?;"#,
+                r#"let made = linalg_eigh(&a, Triangle::Lower)?;"#,
                 "assert_close(&made[0], [1.0, 3.0]);",
                 "assert_close(a.matmul(&made[1])?, &(&made[1] * &made[0])?);",
             ],

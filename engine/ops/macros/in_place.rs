@@ -26,8 +26,9 @@ macro_rules! define_in_place {
             pastey::paste! {
                 #[doc = concat!("In-place form of [`Tensor::", stringify!($name), "`]: the result is written to `self`.")]
                 #[allow(clippy::too_many_arguments, clippy::extra_unused_lifetimes)]
-                pub fn [<$name _>]<'op>(&self, $($p: $crate::ops::macros::arg!($k),)*) -> $crate::Result<()> {
-                    $(let $p = $crate::ops::macros::pass!($k $p);)*
+                pub fn [<$name _>]<'op>(&self, $($p: $crate::ops::macros::given!($name $k $p),)*) -> $crate::Result<()> {
+                    $(let $p = $crate::ops::macros::held!($name $k $p $p);)*
+                    $(let $p = $crate::ops::macros::lent!($k $p);)*
                     let _name = $crate::compat::call_macros::naming!([] $name $(, $p: $k)*);
                     $run($crate::ops::index::Target::Itself, self, $($p),*).map(drop)
                 }
@@ -38,7 +39,7 @@ macro_rules! define_in_place {
         impl $crate::Tensor {
             pastey::paste! {
                 #[doc = concat!("In-place form of [`Tensor::", stringify!($name), "`]: the result is written to `self`.")]
-                pub fn [<$name _>]<'op>(&self, $p: $crate::ops::macros::arg!(Operand)) -> $crate::Result<()> {
+                pub fn [<$name _>]<'op>(&self, $p: $crate::ops::macros::given!($name Operand $p)) -> $crate::Result<()> {
                     let named = (&schema::$name, concat!(stringify!($name), "_"));
                     write_compared(named, self, $p.into(), |x, other| $name(x, other))
                 }
@@ -50,8 +51,9 @@ macro_rules! define_in_place {
             pastey::paste! {
                 #[doc = concat!("In-place form of [`Tensor::", stringify!($name), "`]: the result is written to `self`. As in PyTorch the tape has nothing of it, and leaves that require gradients are taken too.")]
                 #[allow(clippy::extra_unused_lifetimes)]
-                pub fn [<$name _>]<'op>(&self, $($p: $crate::ops::macros::arg!($k),)*) -> $crate::Result<()> {
-                    $(let $p = $crate::ops::macros::pass!($k $p);)*
+                pub fn [<$name _>]<'op>(&self, $($p: $crate::ops::macros::given!($name $k $p),)*) -> $crate::Result<()> {
+                    $(let $p = $crate::ops::macros::held!($name $k $p $p);)*
+                    $(let $p = $crate::ops::macros::lent!($k $p);)*
                     $($crate::ops::macros::apart!($k self $p concat!(stringify!($name), "_"));)*
                     let write = || self.write_in_place(concat!(stringify!($name), "_"), $name(self, $($p),*)?);
                     $crate::no_grad(write)
@@ -65,8 +67,9 @@ macro_rules! define_in_place {
             pastey::paste! {
                 #[doc = concat!("In-place form of [`Tensor::", stringify!($name), "`]: this handle becomes the view. Other handles on the tensor keep its former shape.")]
                 #[allow(clippy::too_many_arguments, clippy::extra_unused_lifetimes)]
-                pub fn [<$name _>]<'op>(&mut self, $($p: $crate::ops::macros::arg!($k),)*) -> $crate::Result<()> {
-                    $(let $p = $crate::ops::macros::pass!($k $p);)*
+                pub fn [<$name _>]<'op>(&mut self, $($p: $crate::ops::macros::given!($name $k $p),)*) -> $crate::Result<()> {
+                    $(let $p = $crate::ops::macros::held!($name $k $p $p);)*
+                    $(let $p = $crate::ops::macros::lent!($k $p);)*
                     let _name = $crate::compat::call_macros::naming!([] [<$name _>] $(, $p: $k)*);
                     self.become_view(concat!(stringify!($name), "_"), |x| self::$name(x, $($p),*))
                 }
@@ -81,9 +84,10 @@ macro_rules! in_place_method {
         pastey::paste! {
             #[doc = concat!("In-place form of [`Tensor::", stringify!($name), "`]: the result is written to `self`.")]
             #[allow(clippy::too_many_arguments, clippy::extra_unused_lifetimes)]
-            pub fn [<$name _>]<'op>(&self, $($p: $crate::ops::macros::arg!($k),)*) -> $crate::Result<()> {
+            pub fn [<$name _>]<'op>(&self, $($p: $crate::ops::macros::given!($name $k $p),)*) -> $crate::Result<()> {
                 $($check(concat!(stringify!($name), "_"), self)?;)?
-                $(let $p = $crate::ops::macros::pass!($k $p);)*
+                $(let $p = $crate::ops::macros::held!($name $k $p $p);)*
+                $(let $p = $crate::ops::macros::lent!($k $p);)*
                 $($crate::ops::macros::apart!($k self $p concat!(stringify!($name), "_"));)*
                 let read = $crate::autograd::rewritten(self);
                 let read = read.as_ref().unwrap_or(self);

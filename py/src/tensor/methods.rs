@@ -244,7 +244,7 @@ impl PyTensor {
         let src = match crate::args::required::<kinds::Operand>(slf.py(), At { op: "copy_", arg: "other" }, other)? {
             HeldOperand::Tensor(src) => Tensor::clone(&src),
             HeldOperand::Scalar(s) => {
-                let made = || lucid::ops::create::full(&[], s, Some(t.dtype()), Some(t.device()));
+                let made = || lucid::ops::create::full((), s, Some(t.dtype()), Some(t.device()));
                 engine_call::quick(slf.py(), made)?
             }
         };
@@ -558,7 +558,7 @@ fn call_each<'py>(
         // Elements that meet in memory: each call sees what the last one wrote there.
         let whole = engine_call::quick(py, || t.detach()?.as_strided(&[t.storage_numel() as isize], &[1], Some(0)))?;
         for (i, place) in places.into_iter().enumerate() {
-            let cell = engine_call::quick(py, || whole.narrow(0, place as i64, 1)?.reshape(&[]))?;
+            let cell = engine_call::quick(py, || whole.narrow(0, place as i64, 1)?.reshape(()))?;
             let own = wrap(py, cell.clone())?.call_method0("item")?;
             let others = lists[1..].iter().map(|list| list[i].bind(py).clone());
             let row: Vec<Bound<'py, PyAny>> = std::iter::once(own).chain(others).collect();

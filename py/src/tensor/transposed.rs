@@ -37,7 +37,7 @@ impl PyTensor {
         let t = slf.get().read();
         if t.ndim() == 0 {
             warn::once(py, &SCALAR, "Tensor.mT is deprecated on 0-D tensors, where it is the identity.")?;
-            return Ok(results::made_of(slf, &t, wrap(py, engine_call::quick(py, || t.permute(&[]))?)?));
+            return Ok(results::made_of(slf, &t, wrap(py, engine_call::quick(py, || t.permute(()))?)?));
         }
         if t.ndim() < 2 {
             let why =

@@ -1,0 +1,395 @@
+//! What Rust programs give to ops: whole numbers of any type, sizes in arrays, slices and vectors, and kinds as enums.
+//!
+//! Bodies of ops see the types of [`kinds`](super::kinds) alone; the functions and methods of the table convert first, so
+//! that sizes from a shape (`usize`), from the end (`-1`) and from files (`i64`) need no casts:
+//!
+//! ```
+//! use lucid::prelude::*;
+//! # fn main() -> Result<()> {
+//! let x = tensor!([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])?;
+//! let n: usize = x.shape()[1];
+//! assert_eq!(x.reshape([n, 2])?.shape(), [3, 2]);
+//! assert_eq!(x.reshape(x.shape())?.unsqueeze(n - 1)?.shape(), [2, 3, 1]);
+//! assert_close(x.clamp(2.0, None)?.narrow(1, 0, n - 1)?, [[2.0, 2.0], [4.0, 5.0]]);
+//! assert_close(x.argmax(1, false)?, [2, 2]);
+//! assert_close(x.quantile(0.5, 1, false, lucid::ops::Interpolation::Linear)?, [2.0, 5.0]);
+//! # Ok(())
+//! # }
+//! ```
+
+use super::Operand;
+use crate::{Scalar, Tensor};
+use num_complex::{Complex32, Complex64};
+use smallvec::SmallVec;
+use std::ops::Deref;
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// A whole number of any type that counts: a dimension, a size, an index. What 63 bits do not hold is out of any range.
+pub trait Integer: Copy + sealed::Sealed {
+    /// The number.
+    fn wide(self) -> i64;
+}
+
+/// Sizes or dimensions: one number, an array, a slice or a vector.
+#[derive(Clone, Debug)]
+pub struct DimList<'a>(List<'a>);
+
+#[derive(Clone, Debug)]
+enum List<'a> {
+    Lent(&'a [isize]),
+    Own(SmallVec<[isize; 6]>),
+}
+
+impl Deref for DimList<'_> {
+    type Target = [isize];
+    fn deref(&self) -> &[isize] {
+        match &self.0 {
+            List::Lent(list) => list,
+            List::Own(list) => list,
+        }
+    }
+}
+
+impl DimList<'_> {
+    fn of<T: Integer>(list: &[T]) -> Self {
+        DimList(List::Own(list.iter().map(|n| n.wide() as isize).collect()))
+    }
+}
+
+impl From<()> for DimList<'_> {
+    /// None: the shape of a tensor without dimensions.
+    fn from((): ()) -> Self {
+        DimList(List::Lent(&[]))
+    }
+}
+impl<'a> From<&'a [isize]> for DimList<'a> {
+    fn from(list: &'a [isize]) -> Self {
+        DimList(List::Lent(list))
+    }
+}
+impl<'a, const N: usize> From<&'a [isize; N]> for DimList<'a> {
+    fn from(list: &'a [isize; N]) -> Self {
+        DimList(List::Lent(list))
+    }
+}
+impl<'a> From<&'a Vec<isize>> for DimList<'a> {
+    fn from(list: &'a Vec<isize>) -> Self {
+        DimList(List::Lent(list))
+    }
+}
+impl<'a, A: smallvec::Array<Item = isize>> From<&'a SmallVec<A>> for DimList<'a> {
+    fn from(list: &'a SmallVec<A>) -> Self {
+        DimList(List::Lent(list))
+    }
+}
+impl<'a> From<&'a DimList<'_>> for DimList<'a> {
+    fn from(list: &'a DimList<'_>) -> Self {
+        DimList(List::Lent(list))
+    }
+}
+
+/// A whole number, or none.
+#[derive(Clone, Copy, Debug)]
+pub struct MaybeInt(pub(crate) Option<i64>);
+
+/// A dimension, or none.
+#[derive(Clone, Copy, Debug)]
+pub struct MaybeDim(pub(crate) Option<isize>);
+
+impl From<Option<i64>> for MaybeInt {
+    fn from(n: Option<i64>) -> Self {
+        MaybeInt(n)
+    }
+}
+impl From<Option<isize>> for MaybeDim {
+    fn from(n: Option<isize>) -> Self {
+        MaybeDim(n)
+    }
+}
+
+macro_rules! integers {
+    ($($int:ty)*) => {$(
+        impl sealed::Sealed for $int {}
+        impl Integer for $int {
+            #[inline]
+            #[allow(clippy::unnecessary_fallible_conversions, clippy::useless_conversion)]
+            fn wide(self) -> i64 {
+                i64::try_from(self).unwrap_or(i64::MAX)
+            }
+        }
+        impl From<$int> for MaybeInt {
+            fn from(n: $int) -> Self {
+                MaybeInt(Some(n.wide()))
+            }
+        }
+        impl From<$int> for MaybeDim {
+            fn from(n: $int) -> Self {
+                MaybeDim(Some(n.wide() as isize))
+            }
+        }
+        impl From<$int> for DimList<'_> {
+            fn from(n: $int) -> Self {
+                DimList::of(&[n])
+            }
+        }
+        impl<const N: usize> From<[$int; N]> for DimList<'_> {
+            fn from(list: [$int; N]) -> Self {
+                DimList::of(&list)
+            }
+        }
+    )*};
+}
+integers!(i32 i64 isize u32 u64 usize);
+
+macro_rules! lists {
+    ($($int:ty)*) => {$(
+        impl From<&[$int]> for DimList<'_> {
+            fn from(list: &[$int]) -> Self {
+                DimList::of(list)
+            }
+        }
+        impl<const N: usize> From<&[$int; N]> for DimList<'_> {
+            fn from(list: &[$int; N]) -> Self {
+                DimList::of(list)
+            }
+        }
+        impl From<&Vec<$int>> for DimList<'_> {
+            fn from(list: &Vec<$int>) -> Self {
+                DimList::of(list)
+            }
+        }
+    )*};
+}
+lists!(i32 i64 u32 u64 usize);
+
+/// A number, or none.
+#[derive(Clone, Copy, Debug)]
+pub struct MaybeNumber(pub(crate) Option<Scalar>);
+
+/// A tensor or a number, or none.
+#[derive(Clone, Copy, Debug)]
+pub struct MaybeOperand<'a>(pub(crate) Option<Operand<'a>>);
+
+impl From<Option<Scalar>> for MaybeNumber {
+    fn from(n: Option<Scalar>) -> Self {
+        MaybeNumber(n)
+    }
+}
+impl<'a> From<Option<Operand<'a>>> for MaybeOperand<'a> {
+    fn from(x: Option<Operand<'a>>) -> Self {
+        MaybeOperand(x)
+    }
+}
+impl<'a> From<&'a Tensor> for MaybeOperand<'a> {
+    fn from(x: &'a Tensor) -> Self {
+        MaybeOperand(Some(x.into()))
+    }
+}
+impl<'a> From<Operand<'a>> for MaybeOperand<'a> {
+    fn from(x: Operand<'a>) -> Self {
+        MaybeOperand(Some(x))
+    }
+}
+
+macro_rules! numbers {
+    ($($number:ty)*) => {$(
+        impl From<$number> for MaybeNumber {
+            fn from(n: $number) -> Self {
+                MaybeNumber(Some(n.into()))
+            }
+        }
+        impl From<$number> for MaybeOperand<'_> {
+            fn from(n: $number) -> Self {
+                MaybeOperand(Some(Operand::Scalar(n.into())))
+            }
+        }
+    )*};
+}
+numbers!(Scalar bool i32 i64 f32 f64 Complex32 Complex64);
+
+/// An enum of an op's kinds, each with the name that PyTorch gives it.
+pub trait Word: Copy {
+    /// The name.
+    fn name(self) -> &'static str;
+}
+
+/// One of an op's kinds. Rust programs give the enum; names are what comes from Python and from files, and one that the op
+/// does not have is its error.
+#[derive(Clone, Copy, Debug)]
+pub enum Choice<'a, E> {
+    /// A kind.
+    Known(E),
+    /// Its name.
+    Named(&'a str),
+}
+
+impl<E: Word> From<E> for Choice<'_, E> {
+    fn from(kind: E) -> Self {
+        Choice::Known(kind)
+    }
+}
+impl<'a, E> From<&'a str> for Choice<'a, E> {
+    fn from(name: &'a str) -> Self {
+        Choice::Named(name)
+    }
+}
+impl<'a, E: Word> Choice<'a, E> {
+    pub(crate) fn name(self) -> &'a str {
+        match self {
+            Choice::Known(kind) => kind.name(),
+            Choice::Named(name) => name,
+        }
+    }
+}
+
+/// One of an op's kinds, or none.
+#[derive(Clone, Copy, Debug)]
+pub struct MaybeChoice<'a, E>(Option<Choice<'a, E>>);
+
+impl<E: Word> From<E> for MaybeChoice<'_, E> {
+    fn from(kind: E) -> Self {
+        MaybeChoice(Some(Choice::Known(kind)))
+    }
+}
+impl<'a, E> From<Option<&'a str>> for MaybeChoice<'a, E> {
+    fn from(name: Option<&'a str>) -> Self {
+        MaybeChoice(name.map(Choice::Named))
+    }
+}
+impl<'a, E: Word> MaybeChoice<'a, E> {
+    pub(crate) fn name(self) -> Option<&'a str> {
+        self.0.map(Choice::name)
+    }
+}
+
+macro_rules! words {
+    ($($(#[$doc:meta])* $Name:ident { $($(#[$vdoc:meta])* $Kind:ident $word:literal,)* })*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $Name { $($(#[$vdoc])* $Kind,)* }
+        impl Word for $Name {
+            fn name(self) -> &'static str {
+                match self { $($Name::$Kind => $word,)* }
+            }
+        }
+    )*};
+}
+words! {
+    /// What a quantile is between two elements.
+    Interpolation {
+        /// As far between them as its place is.
+        Linear "linear",
+        /// The lower one.
+        Lower "lower",
+        /// The higher one.
+        Higher "higher",
+        /// Their mean.
+        Midpoint "midpoint",
+        /// The nearer one.
+        Nearest "nearest",
+    }
+    /// How a quotient becomes a whole number.
+    Rounding {
+        /// Towards zero.
+        Trunc "trunc",
+        /// Downwards.
+        Floor "floor",
+    }
+    /// How elements that come to one place are combined.
+    Combine {
+        /// Their sum.
+        Sum "sum",
+        /// Their product.
+        Prod "prod",
+        /// Their mean.
+        Mean "mean",
+        /// The largest.
+        Amax "amax",
+        /// The least.
+        Amin "amin",
+    }
+    /// How the elements of a segment become one.
+    SegmentReduction {
+        /// Their sum.
+        Sum "sum",
+        /// Their product.
+        Prod "prod",
+        /// Their mean.
+        Mean "mean",
+        /// The largest.
+        Max "max",
+        /// The least.
+        Min "min",
+    }
+    /// What `scatter` does with what is there.
+    ScatterReduction {
+        /// Adds to it.
+        Add "add",
+        /// Multiplies it.
+        Multiply "multiply",
+    }
+    /// What new elements at the ends are.
+    PadMode {
+        /// One number.
+        Constant "constant",
+        /// The elements mirrored at the edge.
+        Reflect "reflect",
+        /// The edge's element.
+        Replicate "replicate",
+        /// The elements of the other end.
+        Circular "circular",
+    }
+    /// Which triangle of a symmetric matrix is read.
+    Triangle {
+        /// The lower one.
+        Lower "L",
+        /// The upper one.
+        Upper "U",
+    }
+    /// Which parts of a QR factorization are made.
+    QrMode {
+        /// As many columns as there are.
+        Reduced "reduced",
+        /// A square matrix Q.
+        Complete "complete",
+        /// R alone.
+        R "r",
+    }
+    /// Which of equal elements a place is before.
+    Side {
+        /// All of them.
+        Left "left",
+        /// None of them.
+        Right "right",
+    }
+    /// How a Fourier transform is scaled.
+    FftNorm {
+        /// The inverse by 1/n.
+        Backward "backward",
+        /// Both by 1/√n.
+        Ortho "ortho",
+        /// The transform by 1/n.
+        Forward "forward",
+    }
+    /// The order of a grid's dimensions.
+    GridOrder {
+        /// That of the vectors.
+        Matrix "ij",
+        /// The first two exchanged.
+        Cartesian "xy",
+    }
+}
+
+macro_rules! named {
+    ($($Name:ty)*) => {$(
+        impl Word for $Name {
+            fn name(self) -> &'static str {
+                <$Name>::name(self)
+            }
+        }
+    )*};
+}
+named!(crate::nn::Reduction crate::nn::Approximate crate::nn::Nonlinearity);
