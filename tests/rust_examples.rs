@@ -11,6 +11,8 @@ mod lstm;
 mod mnist;
 #[path = "../examples/rust/resnet.rs"]
 mod resnet;
+#[path = "../examples/rust/serve.rs"]
+mod serve;
 #[path = "../examples/rust/transformer.rs"]
 mod transformer;
 #[path = "../examples/rust/vae.rs"]
@@ -29,6 +31,12 @@ fn each_learns() -> Result<()> {
     assert!(vae::run(on, 400)? < 20.0);
     gradients::run(on)?;
     export::run(on, None)?;
+    for on in [on, Device::Gpu] {
+        let (outputs, refused) = serve::run(on, None)?;
+        let right = [true, false, true, false].iter().zip(&outputs).all(|(&differ, p)| (*p > 0.5) == differ);
+        assert!(outputs.len() == 4 && right, "{outputs:?}");
+        assert!(refused.starts_with("0: linear: "), "{refused}");
+    }
     both_devices_agree()
 }
 

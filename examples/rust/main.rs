@@ -6,6 +6,7 @@ mod gradients;
 mod lstm;
 mod mnist;
 mod resnet;
+mod serve;
 mod transformer;
 mod vae;
 
@@ -26,8 +27,12 @@ fn run() -> Result<()> {
         "resnet" => println!("accuracy {:.4}", resnet::run(on, 150)?),
         "vae" => println!("loss {:.2} a picture", vae::run(on, 400)?),
         "gradients" => gradients::run(on)?,
+        "serve" => {
+            let port = args.next().map(|port| port.parse().map_err(|_| Error::value("serve", "the port is no number")));
+            println!("{:?}", serve::run(on, port.transpose()?)?);
+        }
         "export" => export::run(on, args.next().as_deref())?,
-        _ => eprintln!("usage: rust mnist|resnet|lstm|transformer|vae|gradients|export [cpu|gpu] [FILE]"),
+        _ => eprintln!("usage: rust mnist|resnet|lstm|transformer|vae|gradients|export|serve [cpu|gpu] [FILE|PORT]"),
     }
     Ok(())
 }
