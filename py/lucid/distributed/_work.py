@@ -9,7 +9,7 @@ from typing import Any
 
 import lucid
 from lucid import _C, Tensor, errors
-from lucid.distributed._state import ProcessGroup
+from lucid.distributed._state import ProcessGroup, default_group
 from lucid.distributed.store import seconds
 
 
@@ -82,6 +82,17 @@ class Work:
                         self._result = self._then(results)
                 else:
                     self._result = results[0] if len(results) == 1 else results
+            except errors.DistBackendError as e:
+                late = [w for w in self._works if not w.is_completed()]
+                if limit is None or not late:
+                    self._error = e
+                    raise
+                # It goes on: a later wait may find it done.
+                where = f"on rank {default_group().rank()}" if lucid.distributed.is_initialized() else "here"
+                raise errors.DistBackendError(
+                    f"{str(e).split(':')[0]}: {where}: not done within the {limit:g} s given to wait(); the operation "
+                    "goes on until the group's own timeout, which names the rank that is late"
+                ) from None
             except BaseException as e:
                 self._error = e
                 raise

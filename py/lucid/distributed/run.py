@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import os
 import runpy
 import secrets
@@ -23,6 +24,7 @@ import tempfile
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
@@ -49,6 +51,47 @@ def _positive(text: str) -> int:
     return n
 
 
+def _number(low: int, high: int, what: str) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        number = int(text) if text.lstrip("-").isdecimal() else None
+        if number is None or not low <= number <= high:
+            raise argparse.ArgumentTypeError(f"'{text}' is no {what}")
+        return number
+
+    return read
+
+
+def _interval(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not (math.isfinite(seconds) and seconds > 0):
+        raise argparse.ArgumentTypeError(f"'{text}' is no number of seconds above 0")
+    return seconds
+
+
+_STREAMS = {"0": (), "1": ("stdout",), "2": ("stderr",), "3": ("stdout", "stderr")}
+
+
+def _streams(text: str) -> Callable[[int], tuple[str, ...]]:
+    """Which streams a local rank's option names: 0 none, 1 stdout, 2 stderr, 3 both, for all or as `0:1,1:3`."""
+    each: dict[int, tuple[str, ...]] = {}
+    for part in text.split(","):
+        rank, colon, which = part.rpartition(":")
+        if which not in _STREAMS or bool(colon) != rank.isdecimal() or (not colon and part != text):
+            raise argparse.ArgumentTypeError(f"'{text}' is neither 0, 1, 2 or 3 nor a list as 0:1,1:3")
+        each[int(rank) if colon else -1] = _STREAMS[which]
+    return lambda local: each.get(local, each.get(-1, ()))
+
+
+def _ranks(text: str) -> frozenset[int]:
+    words = text.split(",")
+    if not all(word.strip().isdecimal() for word in words):
+        raise argparse.ArgumentTypeError(f"'{text}' is no list of ranks as 0,1")
+    return frozenset(int(word) for word in words)
+
+
 def _processes(text: str) -> int:
     if text in ("auto", "cpu"):
         return os.cpu_count() or 1
@@ -67,19 +110,37 @@ def _parser() -> argparse.ArgumentParser:
 
     add("nnodes", type=_node_count, default=1, help="how many machines")
     add("nproc-per-node", type=_processes, default=1, help="processes on each: a number, auto, cpu or gpu")
-    add("node-rank", type=int, default=0, help="this machine's number")
+    add("node-rank", type=_number(0, 1 << 31, "number of a machine"), default=0, help="this machine's number")
     add("master-addr", default=None, help="the first machine's name or address (default: loopback for one machine)")
     add(
-        "master-port", type=int, default=None, help="the store's port (default: a free one for one machine, else 29500)"
+        "master-port",
+        type=_number(0, 65535, "port"),
+        default=None,
+        help="the store's port (default: a free one for one machine, else 29500)",
     )
     add("hostfile", default=None, help="JSON list of the machines' addresses, or a text file with one for each line")
     add("backend", default="ring", choices=["ring", "gloo", "mpi", "nccl", "any"], help="what init_process_group uses")
-    add("max-restarts", type=int, default=0, help="how often all processes are started again when one fails")
-    add("monitor-interval", type=float, default=0.1, help="seconds between looks at the processes")
+    add(
+        "max-restarts",
+        type=_number(0, 1 << 31, "number of restarts"),
+        default=0,
+        help="how often all processes are started again when one fails",
+    )
+    add("monitor-interval", type=_interval, default=0.1, help="seconds between looks at the processes")
     add("rdzv-backend", default="static", choices=["static", "c10d"], help="accepted; the store is the rendezvous")
     add("rdzv-endpoint", default=None, help="host:port instead of --master-addr and --master-port")
     add("rdzv-id", default=None, help="the job's name")
+    add("rdzv-conf", default="", help="accepted; there is nothing to configure")
+    add("local-addr", default=None, help="the address that this machine's processes listen at")
+    add("role", default="default", help="the processes' role, in ROLE_NAME")
+    add("start-method", default="spawn", choices=["spawn", "fork", "forkserver"], help="accepted; a process is spawned")
     add("log-dir", default=None, help="a folder for each rank's output, besides the terminal")
+    none = _streams("0")
+    only = "output for the log folder alone: 1 stdout, 2 stderr, 3 both"
+    p.add_argument("-r", "--redirects", type=_streams, default=none, help=only)
+    p.add_argument("-t", "--tee", type=_streams, default=none, help="accepted; what is in the log folder is printed")
+    add("local-ranks-filter", type=_ranks, default=None, help="print these local ranks' output alone, such as 0,1")
+    add("run-path", action="store_true", help="accepted; a script is run by runpy in any case")
     p.add_argument("--standalone", action="store_true", help="one machine, free port")
     p.add_argument("-m", "--module", action="store_true", help="the program is a module, as with python -m")
     add("no-python", action="store_true", help="the program is run as it is")
@@ -106,7 +167,15 @@ def _hosts(path: str) -> list[str]:
 class _Process:
     """One rank: its process, and the threads that read what it prints."""
 
-    def __init__(self, rank: int, local: int, command: list[str], env: dict[str, str], log: Path | None) -> None:
+    def __init__(
+        self,
+        rank: int,
+        local: int,
+        command: list[str],
+        env: dict[str, str],
+        log: Path | None,
+        quiet: tuple[str, ...],
+    ) -> None:
         self.rank, self.local = rank, local
         self.error_file = env["TORCHELASTIC_ERROR_FILE"]
         # A session of its own, so that the processes that it starts end with it.
@@ -120,7 +189,9 @@ class _Process:
         )
         self.tail: list[bytes] = []
         self.readers = [
-            threading.Thread(target=self._read, args=(pipe, out, log and log / f"{rank}-{name}.log"), daemon=True)
+            threading.Thread(
+                target=self._read, args=(pipe, out, log and log / f"{rank}-{name}.log", name in quiet), daemon=True
+            )
             for pipe, out, name in (
                 (self.process.stdout, sys.stdout, "stdout"),
                 (self.process.stderr, sys.stderr, "stderr"),
@@ -129,15 +200,16 @@ class _Process:
         for reader in self.readers:
             reader.start()
 
-    def _read(self, pipe: IO[bytes], out: Any, log: Path | None) -> None:
+    def _read(self, pipe: IO[bytes], out: Any, log: Path | None, quiet: bool) -> None:
         prefix = f"[rank{self.rank}]: ".encode()
         with contextlib.ExitStack() as stack:
             file = stack.enter_context(open(log, "wb")) if log else None
             for line in pipe:
                 if out is sys.stderr:
                     self.tail = [*self.tail[-60:], line]
-                with contextlib.suppress(OSError, ValueError):
-                    os.write(out.fileno(), prefix + line if line.endswith(b"\n") else prefix + line + b"\n")
+                if not quiet:
+                    with contextlib.suppress(OSError, ValueError):
+                        os.write(out.fileno(), prefix + line if line.endswith(b"\n") else prefix + line + b"\n")
                 if file:
                     file.write(line)
                     file.flush()
@@ -178,7 +250,7 @@ def _environment(
         GROUP_RANK=str(args.node_rank),
         GROUP_WORLD_SIZE=str(args.nnodes),
         ROLE_RANK=str(rank),
-        ROLE_NAME="default",
+        ROLE_NAME=args.role,
         ROLE_WORLD_SIZE=str(world),
         MASTER_ADDR=host,
         MASTER_PORT=str(port),
@@ -219,7 +291,9 @@ def _attempt(args: argparse.Namespace, attempt: int, host: str, port: int, token
         try:
             for local in range(args.nproc_per_node):
                 env = _environment(args, local, attempt, host, port, token, run, folder)
-                processes.append(_Process(int(env["RANK"]), local, _command(args), env, log))
+                shown = args.local_ranks_filter is None or local in args.local_ranks_filter
+                quiet = args.redirects(local) if shown else _STREAMS["3"]
+                processes.append(_Process(int(env["RANK"]), local, _command(args), env, log, quiet))
             failed: list[_Process] = []
             while not failed and any(p.process.poll() is None for p in processes):
                 time.sleep(args.monitor_interval)
@@ -266,7 +340,8 @@ def _report(first: _Process, status: int) -> None:
         trace = json.loads(Path(first.error_file).read_text())["traceback"]
     except (OSError, ValueError, KeyError):
         trace = b"".join(first.tail).decode(errors="replace")
-    print(trace.rstrip("\n"), file=out, flush=True)
+    if trace.strip():
+        print(trace.rstrip("\n"), file=out, flush=True)
 
 
 def _follow(launcher: int) -> None:
@@ -332,8 +407,12 @@ def main(argv: list[str] | None = None) -> int:
         args.master_addr = args.master_addr or hosts[0]
         os.environ.setdefault("LUCID_DISTRIBUTED_HOST", hosts[min(args.node_rank, len(hosts) - 1)])
     if args.rdzv_endpoint:
-        host, _, port = args.rdzv_endpoint.rpartition(":")
-        args.master_addr, args.master_port = host or args.rdzv_endpoint, int(port) if port.isdigit() else 29500
+        host, colon, port = args.rdzv_endpoint.rpartition(":")
+        try:
+            args.master_addr = (host if colon else port).strip("[]")
+            args.master_port = _number(0, 65535, "port")(port) if colon else 29500
+        except argparse.ArgumentTypeError as e:
+            parser.error(f"--rdzv-endpoint '{args.rdzv_endpoint}': {e}")
     if not 0 <= args.node_rank < args.nnodes:
         parser.error(f"--node-rank {args.node_rank} of {args.nnodes} nodes")
     if args.nnodes > 1 and not args.master_addr:
@@ -341,6 +420,12 @@ def main(argv: list[str] | None = None) -> int:
     host = args.master_addr or "127.0.0.1"
     single = args.nnodes == 1
     port = args.master_port if args.master_port is not None else (0 if single else 29500)
+    if port == 0 and not single:
+        parser.error("several nodes need one --master-port, not 0")
+    if args.redirects is not parser.get_default("redirects") and not args.log_dir:
+        parser.error("--redirects needs --log-dir, the folder where the output goes")
+    if args.local_addr:
+        os.environ["LUCID_DISTRIBUTED_HOST"] = args.local_addr
     if args.standalone:
         host, port = "127.0.0.1", 0
     token = os.environ.get("LUCID_DISTRIBUTED_TOKEN") or (secrets.token_hex(32) if single else "")
@@ -365,7 +450,7 @@ def main(argv: list[str] | None = None) -> int:
             print(f"lucid.distributed.run: starting all again, {attempt + 1} of {args.max_restarts}", file=sys.stderr)
     except KeyboardInterrupt:
         return 130
-    except RuntimeError as e:
+    except (RuntimeError, OSError) as e:
         print(f"lucid.distributed.run: {e}", file=sys.stderr)
         return 1
     return 1

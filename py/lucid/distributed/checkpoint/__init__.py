@@ -64,11 +64,9 @@ def _flat(state: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def _sharded(value: Any) -> DTensor | None:
-    if isinstance(value, DTensor):
-        return value
     if isinstance(value, Tensor) and getattr(value, "_sharding", None) is not None:
         return DTensor.of(value)
-    return None
+    return value if isinstance(value, DTensor) else None
 
 
 def _region(d: DTensor) -> tuple[list[int], list[int]]:

@@ -101,6 +101,8 @@ class _Unit:
         self.group: ProcessGroup = mesh.get_group()
         self.places: list[tuple[Module, str]] = []
         self.sync = True
+        # Whole gradients of backward passes that were not summed over the processes.
+        self.held: list[Tensor | None] = []
         # Whole parameters by their storage while a forward pass runs, and again while its backward does.
         self.whole: list[Tensor] | None = None
         self.shards: list[Any] = []
@@ -175,6 +177,12 @@ class _Unit:
             width *= n
         return width
 
+    def accumulated(self, grads: list[Tensor | None]) -> list[Tensor | None]:
+        """Whole gradients with those that are held."""
+        if not self.held:
+            return grads
+        return [b if a is None else a if b is None else a + b for a, b in zip(self.held, grads, strict=True)]
+
     def again(self) -> list[Tensor]:
         """The whole parameters in a backward pass."""
         if self.whole is None:
@@ -194,11 +202,12 @@ class _Gather(Function):
     def backward(ctx: Any, *grads: Any) -> Any:
         unit = ctx.unit
         unit.whole = None
+        whole = unit.accumulated(list(grads))
         if not unit.sync:
-            raise errors.NotImplementedError(
-                "fully_shard: set_requires_gradient_sync(False) is not there; sum the losses"
-            )
-        return (None, *unit.scatter(list(grads)))
+            unit.held = whole
+            return (None, *(None for _ in grads))
+        unit.held = []
+        return (None, *unit.scatter(whole))
 
 
 class _Saved:
@@ -224,6 +233,42 @@ class FSDPModule:
     def unshard(self, async_op: bool = False) -> None:
         """Gathers the whole parameters for a backward pass ahead of time."""
         self._unit.again()
+
+    def _units(self, recurse: bool) -> list[_Unit]:
+        if not recurse:
+            return [self._unit]
+        module: Any = self
+        return [m._unit for m in module.modules() if isinstance(m, FSDPModule)]
+
+    def set_requires_gradient_sync(self, requires_gradient_sync: bool, *, recurse: bool = True) -> None:
+        """Whether backward passes sum gradients over the processes.
+
+        Those that do not keep the whole gradients here, in the memory that those take; the next one that does sums them
+        all.
+
+        Args:
+            requires_gradient_sync: Whether they do.
+            recurse: Whether this is for the modules inside that were sharded, too.
+        """
+        for unit in self._units(recurse):
+            unit.sync = bool(requires_gradient_sync)
+
+    def set_requires_all_reduce(self, requires_all_reduce: bool, *, recurse: bool = True) -> None:
+        """Without effect: meshes of two dimensions, where gradients of replicas are summed, are not there."""
+
+    def set_is_last_backward(self, is_last_backward: bool) -> None:
+        """Without effect: gradients are summed when a backward pass gives them, and nothing waits for the last."""
+
+    def set_reshard_after_forward(self, reshard_after_forward: bool, recurse: bool = True) -> None:
+        """Whether the whole parameters are dropped after forward passes and gathered again in backward passes."""
+        for unit in self._units(recurse):
+            unit.reshard = bool(reshard_after_forward)
+
+    def set_modules_to_forward_prefetch(self, modules: list[Any]) -> None:
+        """Without effect: parameters are gathered when a forward pass needs them."""
+
+    def set_modules_to_backward_prefetch(self, modules: list[Any]) -> None:
+        """Without effect: parameters are gathered when a backward pass needs them."""
 
 
 def _cast(value: Any, dtype: lucid.dtype | None) -> Any:
@@ -290,9 +335,9 @@ def fully_shard(
     Parameters of submodules that were given to `fully_shard` before are theirs; so call it for the layers first, and
     then for the whole. Make the optimizer afterwards, of the shards. Rank 0's parameters count.
 
-    Differences from PyTorch: parameters are ordinary ones that hold the shard, `DTensor.of(parameter)` shows what of;
-    the whole ones exist for their module's own `forward` alone; a mesh of two dimensions, offloading and gradient
-    accumulation without sums are not there.
+    Differences from PyTorch: parameters hold the shard, whose shape is their `shape`, and have the methods of a
+    `DTensor`; the whole ones exist for their module's own `forward` alone; a mesh of two dimensions and offloading are
+    not there.
 
     Args:
         module (Module): the module, built alike on every process.

@@ -188,14 +188,16 @@ class FullyShardedDataParallel(Module):
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Gradients without sums are not there.
-
-        Raises:
-            NotImplementedError: always; sum the losses, or step after each backward pass.
-        """
-        why = "gradients are averaged in each backward pass"
-        raise errors.NotImplementedError(f"FullyShardedDataParallel.no_sync: {why}")
-        yield
+        """Backward passes inside of the block keep whole gradients here; the next one outside sums them all."""
+        units = [m._unit for m in self.modules() if isinstance(m, FSDPModule)]
+        before = [unit.sync for unit in units]
+        for unit in units:
+            unit.sync = False
+        try:
+            yield
+        finally:
+            for unit, sync in zip(units, before, strict=True):
+                unit.sync = sync
 
     def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0) -> Tensor:
         """Scales the gradients so that the norm of all of them, on all processes, is at most `max_norm`.

@@ -2,19 +2,21 @@
 
 A `DTensor` here is a holder: its local part, the mesh and the placements, with the ways between them. It is no
 `Tensor`, and ops on it are not distributed; `to_local()` and `full_tensor()` give what ops take. Sharded parameters of
-modules are ordinary parameters that hold the local part; `DTensor.of(parameter)` shows them as one.
+modules are parameters that hold the local part and have these methods, too (`ShardedParameter`).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import lucid
-from lucid import Tensor, errors
+from lucid import _C, Tensor, errors
 from lucid.distributed import _collectives as base
 from lucid.distributed.device_mesh import DeviceMesh, init_device_mesh
 from lucid.distributed.nn import functional as with_grad
+from lucid.nn.parameter import Parameter
 
 __all__ = [
     "DTensor",
@@ -140,7 +142,14 @@ def _one_sharded(mesh: DeviceMesh, placements: Sequence[Placement]) -> tuple[int
     return found[0] if found else None
 
 
-class DTensor:
+class _DTensorMeta(type):
+    """A module's sharded parameter is a `DTensor`, too."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return super().__instancecheck__(instance) or (cls is DTensor and isinstance(instance, ShardedParameter))
+
+
+class DTensor(metaclass=_DTensorMeta):
     """A tensor in parts; see the module. Made by `distribute_tensor`, `DTensor.from_local` and `DTensor.of`."""
 
     def __init__(self, local: Tensor, spec: _Spec) -> None:
@@ -321,10 +330,90 @@ def distribute_module(
     return module
 
 
+@_C._left_alone
+class ShardedParameter(Parameter):
+    """A module's parameter that holds this process's part: what `fully_shard` and `parallelize_module` leave.
+
+    Ops, optimizers and `shape` see the part; the rest is as of a `DTensor`, which `isinstance` says that it is.
+    """
+
+    _sharding: _Spec
+
+    @property
+    def device_mesh(self) -> DeviceMesh:
+        """The mesh."""
+        return self._sharding.mesh
+
+    @property
+    def placements(self) -> tuple[Placement, ...]:
+        """One for each dimension of the mesh."""
+        return self._sharding.placements
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ShardedParameter:
+        made = cast(ShardedParameter, super().__deepcopy__(memo))
+        made._sharding = self._sharding
+        return made
+
+    def to_local(self) -> Tensor:
+        """This process's part."""
+        return self
+
+    def full_tensor(self) -> Tensor:
+        """All of it, on every process; its gradient is that of the parts."""
+        return DTensor.of(self).full_tensor()
+
+    def redistribute(
+        self, device_mesh: DeviceMesh | None = None, placements: Sequence[Placement] | None = None
+    ) -> DTensor:
+        """The same tensor placed otherwise on the mesh."""
+        return DTensor.of(self).redistribute(device_mesh, placements)
+
+
+def sharded_norm(parameters: Sequence[Tensor], norm_type: float) -> Tensor:
+    """The norm of the gradients of all parameters, of those that are sharded over all processes. All of them call it.
+
+    Args:
+        parameters (Sequence[Tensor]): The parameters, in the same order everywhere.
+        norm_type (float): Of which order; may be infinite.
+
+    Returns:
+        Tensor: 0-d, the same on every process.
+    """
+    from lucid.nn.utils.clip_grad import get_total_norm
+
+    # What a part without elements or without a gradient adds to the reduction.
+    nothing = math.inf if norm_type == -math.inf else 0.0
+    parts: dict[Any, list[float | Tensor]] = {}
+    for p in parameters:
+        spec = getattr(p, "_sharding", None)
+        at = None if spec is None else _one_sharded(spec.mesh, spec.placements)
+        group = None if spec is None or at is None else spec.mesh.get_group(at[0])
+        norm: float | Tensor = nothing
+        if p.grad is not None and p.grad.numel():
+            norm = get_total_norm(p.grad, norm_type) if norm_type else p.grad.count_nonzero()
+        parts.setdefault(group, []).append(norm)
+    norms: list[Tensor] = []
+    for group, found in parts.items():
+        each = lucid.tensor([float(norm) for norm in found])
+        if group is None:
+            pass
+        elif math.isinf(norm_type):
+            base.all_reduce(each, base.ReduceOp.MAX if norm_type > 0 else base.ReduceOp.MIN, group)
+        elif norm_type == 0:
+            base.all_reduce(each, group=group)
+        else:
+            powers = each.pow(norm_type)
+            base.all_reduce(powers, group=group)
+            each = powers.pow(1.0 / norm_type)
+        norms.append(each)
+    every = lucid.cat(norms)
+    return (every != 0).sum().float() if norm_type == 0 else get_total_norm(every, norm_type)
+
+
 def shard_parameter(module: Any, name: str, mesh: DeviceMesh, placements: Sequence[Placement]) -> None:
     """Replaces a module's parameter by its local part."""
     old = module._parameters[name]
     made = _place(old.detach(), mesh, placements)
-    new = lucid.nn.Parameter(made._local.detach().clone(), requires_grad=old.requires_grad)
-    new.__dict__["_sharding"] = made._spec
+    new = ShardedParameter(made._local.detach().clone(), requires_grad=old.requires_grad)
+    new._sharding = made._spec
     module._parameters[name] = new

@@ -122,6 +122,8 @@ def clip_grad_norm_(
 ) -> Tensor:
     """Scales the gradients in place so that their common norm is at most `max_norm`; gives the norm before.
 
+    Of parameters that `fully_shard` or `parallelize_module` sharded, all parts count, and every process has to call it.
+
     Args:
         parameters (Tensor | Iterable[Tensor]): the parameters whose gradients are meant, of any shapes.
         max_norm (float): the largest norm.
@@ -145,7 +147,12 @@ def clip_grad_norm_(
     params = _listed(parameters)
     if not params and isinstance(parameters, GeneratorType):
         warn("`parameters` is an empty generator, no gradient clipping will occur.")
-    total = get_total_norm([p.grad for p in params if p.grad is not None], norm_type, error_if_nonfinite, foreach)
+    if any(hasattr(p, "_sharding") for p in params):
+        from lucid.distributed.tensor import sharded_norm
+
+        total = get_total_norm(sharded_norm(params, float(norm_type)), math.inf, error_if_nonfinite)
+    else:
+        total = get_total_norm([p.grad for p in params if p.grad is not None], norm_type, error_if_nonfinite, foreach)
     clip_grads_with_norm_(params, max_norm, total, foreach)
     return total
 

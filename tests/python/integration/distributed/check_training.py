@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -263,10 +264,33 @@ def check_fsdp(device: str, rank: int, n: int) -> None:
         close(losses, expected, ("fsdp", device, reshard))
         for (name, p), q in zip(net.named_parameters(), alone.parameters(), strict=True):
             close(DTensor.of(p).full_tensor(), q, name, 1e-4)
+    check_fsdp_in_parts(device, rank, n)
     mixed = sharded(device, mp_policy=MixedPrecisionPolicy(lucid.bfloat16, lucid.float32))
     losses = train_shared(mixed, lucid.optim.Adam(mixed.parameters(), lr=0.01), device, n, rank)
     close(losses, expected, "mixed precision", 0.05)
     assert all(p.dtype == lucid.float32 for p in mixed.parameters())
+
+
+def check_fsdp_in_parts(device: str, rank: int, n: int) -> None:
+    """Gradients of several backward passes, and their norm over all processes."""
+    x, y = (t.to(device) for t in data(n))
+    share = len(x) // n
+    xs, ys = x[rank * share : (rank + 1) * share], y[rank * share : (rank + 1) * share]
+    for order in (2.0, 1.0, math.inf, 0.0):
+        net, alone = sharded(device), model().to(device)
+        half = share // 2
+        net.set_requires_gradient_sync(False)
+        (nn.functional.mse_loss(net(xs[:half]), ys[:half]) * half / share).backward()
+        assert all(p.grad is None for p in net.parameters()), "held, not summed"
+        net.set_requires_gradient_sync(True)
+        (nn.functional.mse_loss(net(xs[half:]), ys[half:]) * (share - half) / share).backward()
+        nn.functional.mse_loss(alone(x), y).backward()
+        got = lucid.nn.utils.clip_grad_norm_(net.parameters(), 0.05, order)
+        close(got, lucid.nn.utils.clip_grad_norm_(alone.parameters(), 0.05, order), ("norm", order))
+        for p, q in zip(net.parameters(), alone.parameters(), strict=True):
+            assert isinstance(p, DTensor) and isinstance(p, nn.Parameter) and p.placements == (Shard(0),)
+            close(DTensor(p.grad, p._sharding).full_tensor(), q.grad, "clipped gradient")
+            close(p.full_tensor(), q, "full_tensor")
 
 
 def check_fsdp_wrapper(device: str, rank: int, n: int, folder: Path) -> None:

@@ -228,6 +228,22 @@ def test_a_rank_that_fails_ends_the_others(tmp_path: Path) -> None:
     assert "[rank0]: attempt 1" in again.stdout and again.stdout.count("done") == 2
 
 
+def test_where_the_output_goes(tmp_path: Path) -> None:
+    script = tmp_path / "says.py"
+    script.write_text(
+        "import os, sys\nprint('out', os.environ['ROLE_NAME'], flush=True)\nprint('err', file=sys.stderr, flush=True)\n"
+    )
+    logs = ("--log-dir", str(tmp_path / "logs"), "--rdzv-id", "job", "--role", "trainer")
+    done = launch(2, script, options=(*logs, "--redirects", "0:1,1:3"))
+    assert done.returncode == 0 and "out" not in done.stdout, done.stderr
+    assert "[rank0]: err" in done.stderr and "[rank1]" not in done.stderr
+    for rank in range(2):
+        assert (tmp_path / f"logs/job/0/{rank}-stdout.log").read_text() == "out trainer\n"
+        assert (tmp_path / f"logs/job/0/{rank}-stderr.log").read_text() == "err\n"
+    done = launch(2, script, options=("--local-ranks-filter", "1", "--tee", "3", "--start-method", "spawn"))
+    assert done.stdout == "[rank1]: out default\n" and done.stderr == "[rank1]: err\n"
+
+
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_is_left_when_the_launcher_ends(tmp_path: Path, how: signal.Signals) -> None:
     script = tmp_path / "waits.py"
@@ -267,6 +283,14 @@ def test_the_tutorial_runs_as_it_is() -> None:
         (("--master-addr", "no-such-host.invalid"), "cannot be resolved"),
         (("--nnodes", "1:4"), "fixed"),
         (("--hostfile", "/no/such/file"), "hostfile"),
+        (("--master-port", "99999"), "'99999' is no port"),
+        (("--rdzv-endpoint", "localhost:http"), "'http' is no port"),
+        (("--max-restarts", "-1"), "restarts"),
+        (("--monitor-interval", "0"), "above 0"),
+        (("--local-ranks-filter", "a"), "list of ranks"),
+        (("--redirects", "0:1,4"), "neither"),
+        (("--redirects", "3"), "--log-dir"),
+        (("--nnodes", "2", "--master-addr", "localhost", "--master-port", "0"), "not 0"),
     ],
 )
 def test_the_launcher_says_what_is_wrong(
