@@ -110,7 +110,7 @@ macro_rules! contract_ops {
                 example: [
                     "let x = tensor([[1.0, 1.0], [1.0, 1.0]])?;",
                     "assert_close(x.addr(&tensor([1.0, 2.0])?, &tensor([3.0, 4.0])?, 10, 1)?, [[13.0, 14.0], [16.0, \
-18.0]]);",
+                    18.0]]);",
                 ],
             }
             /// `beta * input + alpha * (batch1 @ batch2)`, batch by batch.

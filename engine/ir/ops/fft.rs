@@ -22,7 +22,7 @@ macro_rules! fft_ops {
                 example: [
                     "let x = tensor([(1.0, 0.0), (2.0, 0.0), (3.0, 0.0), (4.0, 0.0)])?;",
                     "assert_close(_fft_c2c(&x, &[0], 0, true)?, [(10.0, 0.0), (-2.0, 2.0), (-2.0, 0.0), (-2.0, \
--2.0)]);",
+                    -2.0)]);",
                 ],
             }
             /// The forward transform of real numbers along `dim`, of whose last dimension with `onesided` the first

@@ -149,7 +149,7 @@ macro_rules! linalg_ops {
                 samples: [],
                 example: [
                     "let x = solve_triangle(&tensor([[2.0, 0.0], [1.0, 3.0]])?, &tensor([[2.0], [4.0]])?, false, \
-            false)?;",
+                    false)?;",
                     "assert_close(x, [[1.0], [1.0]]);",
                 ],
             }
@@ -160,7 +160,9 @@ macro_rules! linalg_ops {
                 primitive: Eigenvalues, saves: First, gradient: |c, g| [eigenvalues_gradient(c, g)],
                 run: eigenvalues_body, node: "linalg_eigh", torch: "linalg.eigvalsh",
                 samples: ["SYM(3, 3)", "SYM(2, 4, 4), 'U'", "SYM(1, 1)", "N(0, 0)"],
-                example: [r#"assert_close(linalg_eigvalsh(&tensor([[2.0, 1.0], [1.0, 2.0]])?, Triangle::Lower)?, [1.0, 3.0]);"#],
+                example: [
+                    r#"assert_close(linalg_eigvalsh(&tensor([[2.0, 1.0], [1.0, 2.0]])?, Triangle::Lower)?, [1.0, 3.0]);"#,
+                ],
             }
             /// The singular values of each matrix, in descending order.
             function linalg_svdvals(A: Tensor; driver: OptText = None) -> Tensor {

@@ -166,9 +166,7 @@ macro_rules! loss_ops {
             ],
             run: bce_logits_gradient_body, torch: "-",
             samples: ["N(3, 4), N(3, 4), P(3, 4, lo=0.1, hi=0.9)"],
-            example: [
-                "assert_close(bce_logits_gradient(&tensor([2.0])?, &tensor([0.0])?, &tensor([1.0])?)?, [-1.0]);",
-            ],
+            example: ["assert_close(bce_logits_gradient(&tensor([2.0])?, &tensor([0.0])?, &tensor([1.0])?)?, [-1.0]);"],
         }
         /// `target (log target - input)` for log-probabilities `input`; `log_target` says that the target is one too.
         function kl_div(input: Tensor, target: Tensor; reduction: Text = "mean", log_target: Bool = false) -> Tensor {

@@ -210,26 +210,32 @@ macro_rules! nn_ops {
             ],
         }
         /// A function of each element, by name, with its numbers: what activations and losses are made of. `"huber"`
-        /// with `a = 1` is `x² / 2` where `|x| < 1` and `|x| - ½` elsewhere, and so on for each name that the error of an
-        /// unknown one lists.
-        function elementwise(
-            input: Tensor, function: Text, a: Float = 0.0, b: Float = 0.0, c: Float = 0.0
-        ) -> Tensor {
+        /// with `a = 1` is `x² / 2` where `|x| < 1` and `|x| - ½` elsewhere, and so on for each name that the error of
+        /// an unknown one lists.
+        function elementwise(input: Tensor, function: Text, a: Float = 0.0, b: Float = 0.0, c: Float = 0.0) -> Tensor {
             amp: Own, dtypes: FLOAT, result: Same,
             primitive: Elementwise { f: ElementFn, numbers: [f64; 3] }, saves: Inputs,
             gradient: |c, g| [element_first(c, g, *f, *numbers)],
             run: elementwise_body, torch: "-",
             samples: [
-                "N(3, 4), 'leaky_relu', 0.1", "N(3, 4), 'elu', 0.7, 1.5, 0.8",
-                "N(3, 4), 'softplus', 2.0, 1.5, 0.5", "N(3, 4), 'hardtanh', -0.7, 0.6",
-                "N(3, 4), 'clamp', -0.7, 0.6", "N(3, 4), 'hardswish'", "N(3, 4), 'hardsigmoid'",
-                "N(3, 4), 'logsigmoid'", "N(3, 4), 'mish'", "N(3, 4), 'silu'", "N(3, 4), 'huber', 0.6",
-                "N(3, 4), 'smooth_l1', 0.6", "N(3, 4), 'threshold', 0.2, 3.0", "N(3, 4), 'hardshrink', 0.4",
-                "N(3, 4), 'softshrink', 0.4", "N(3, 4), 'nan_to_num', 1.0, 2.0, 3.0",
+                "N(3, 4), 'leaky_relu', 0.1",
+                "N(3, 4), 'elu', 0.7, 1.5, 0.8",
+                "N(3, 4), 'softplus', 2.0, 1.5, 0.5",
+                "N(3, 4), 'hardtanh', -0.7, 0.6",
+                "N(3, 4), 'clamp', -0.7, 0.6",
+                "N(3, 4), 'hardswish'",
+                "N(3, 4), 'hardsigmoid'",
+                "N(3, 4), 'logsigmoid'",
+                "N(3, 4), 'mish'",
+                "N(3, 4), 'silu'",
+                "N(3, 4), 'huber', 0.6",
+                "N(3, 4), 'smooth_l1', 0.6",
+                "N(3, 4), 'threshold', 0.2, 3.0",
+                "N(3, 4), 'hardshrink', 0.4",
+                "N(3, 4), 'softshrink', 0.4",
+                "N(3, 4), 'nan_to_num', 1.0, 2.0, 3.0",
             ],
-            example: [
-                r#"assert_close(elementwise(&tensor([0.5, -3.0])?, "huber", 1.0, 0.0, 0.0)?, [0.125, 2.5]);"#,
-            ],
+            example: [r#"assert_close(elementwise(&tensor([0.5, -3.0])?, "huber", 1.0, 0.0, 0.0)?, [0.125, 2.5]);"#],
         }
         /// What goes back through [`elementwise`] from `grad`: `grad` times the derivative at `input`.
         function elementwise_gradient(
@@ -237,17 +243,20 @@ macro_rules! nn_ops {
         ) -> Tensor {
             amp: Own, dtypes: FLOAT, result: Same,
             primitive: ElementwiseGradient { f: ElementFn, numbers: [f64; 3] }, saves: Inputs,
-            gradient: |c, v| [
-                element_back(v, &c.x(1)?, *f, *numbers),
-                element_second(c, v, *f, *numbers),
-            ],
+            gradient: |c, v| [element_back(v, &c.x(1)?, *f, *numbers), element_second(c, v, *f, *numbers)],
             run: elementwise_gradient_body, torch: "-",
             samples: [
-                "N(3, 4), N(3, 4), 'leaky_relu', 0.1", "N(3, 4), N(3, 4), 'elu', 0.7, 1.5, 0.8",
-                "N(3, 4), N(3, 4), 'softplus', 2.0, 1.5, 0.5", "N(3, 4), N(3, 4), 'hardswish'",
-                "N(3, 4), N(3, 4), 'logsigmoid'", "N(3, 4), N(3, 4), 'mish'", "N(3, 4), N(3, 4), 'silu'",
-                "N(3, 4), U(3, 4), 'sigmoid_result'", "N(3, 4), U(3, 4), 'tanh_result'",
-                "N(3, 4), N(3, 4), 'huber', 0.6", "N(3, 4), N(3, 4), 'smooth_l1', 0.6",
+                "N(3, 4), N(3, 4), 'leaky_relu', 0.1",
+                "N(3, 4), N(3, 4), 'elu', 0.7, 1.5, 0.8",
+                "N(3, 4), N(3, 4), 'softplus', 2.0, 1.5, 0.5",
+                "N(3, 4), N(3, 4), 'hardswish'",
+                "N(3, 4), N(3, 4), 'logsigmoid'",
+                "N(3, 4), N(3, 4), 'mish'",
+                "N(3, 4), N(3, 4), 'silu'",
+                "N(3, 4), U(3, 4), 'sigmoid_result'",
+                "N(3, 4), U(3, 4), 'tanh_result'",
+                "N(3, 4), N(3, 4), 'huber', 0.6",
+                "N(3, 4), N(3, 4), 'smooth_l1', 0.6",
             ],
             example: [
                 r#"let x = tensor([0.5, -3.0])?;"#,
@@ -308,9 +317,9 @@ macro_rules! nn_ops {
                 "assert_close(embedding(&tensor([1, 0])?, &weight, None, false)?, [[3.0, 4.0], [1.0, 2.0]]);",
             ],
         }
-        /// `scale` times the sum of the rows of `weight` (count, size) at the indices of `input` (…, length), each times
-        /// its factor in `factors` (…, length): shape (…, size). With `sparse` the gradient holds the rows that were
-        /// looked up, and no others.
+        /// `scale` times the sum of the rows of `weight` (count, size) at the indices of `input` (…, length), each
+        /// times its factor in `factors` (…, length): shape (…, size). With `sparse` the gradient holds the rows that
+        /// were looked up, and no others.
         function embedding_sum(
             input: Tensor, weight: Tensor, factors: OptTensor = None; scale: Float = 1.0, sparse: Bool = false
         ) -> Tensor {
@@ -319,7 +328,8 @@ macro_rules! nn_ops {
             gradient: |c, g| all embedding_sum_gradient(c, g, *scale, *sparse),
             run: embedding_sum_body, torch: "-",
             samples: [
-                "I(0, 5, 2, 3), N(5, 4)", "I(0, 5, 2, 3), N(5, 4), FIXED(N(2, 3)), scale=0.5",
+                "I(0, 5, 2, 3), N(5, 4)",
+                "I(0, 5, 2, 3), N(5, 4), FIXED(N(2, 3)), scale=0.5",
                 "I(0, 4, 2, 3, 2), N(4, 3)",
             ],
             example: [

@@ -36,13 +36,13 @@ macro_rules! stft_ops {
                     "N(2, 30), 8, 3, 6, P(6), return_complex=True",
                     "N(20), 7, 2, None, P(7), False, return_complex=True",
                     "N(2, 20), 8, 4, window=P(8), pad_mode='constant', normalized=True, onesided=False, \
-            return_complex=True",
+                    return_complex=True",
                     "N(24), 8, 4, window=P(8), return_complex=False",
                 ],
                 example: [
                     "let x = tensor([1.0, 2.0, 3.0, 4.0])?;",
-                    "let y = x.stft(2, Some(2), None, Some(&tensor([1.0, 1.0])?), false, PadMode::Reflect, false, None, \
-            Some(true), None)?;",
+                    "let y = x.stft(2, Some(2), None, Some(&tensor([1.0, 1.0])?), false, PadMode::Reflect, false, \
+                    None, Some(true), None)?;",
                     "assert_close(y, [[(3.0, 0.0), (7.0, 0.0)], [(-1.0, 0.0), (-1.0, 0.0)]]);",
                 ],
             }

@@ -23,7 +23,7 @@ macro_rules! transform_ops {
                 samples: ["N(3, 4)", "N(7), 5, 0, 'ortho'", "N(2, 5, 3), 8, 1, 'forward'", "I(0, 9, 6)"],
                 example: [
                     "assert_close(fft_fft(&tensor([1.0, 2.0, 3.0])?, None, -1, None)?, [(6.0, 0.0), (-1.5, 0.86603), \
-(-1.5, -0.86603)]);",
+                    (-1.5, -0.86603)]);",
                 ],
             }
             /// The inverse of [`fft_fft`], `x[j] = Σ X[k] e^(2πi jk / n) / n`; not divided with `norm` "forward", by
@@ -34,7 +34,7 @@ macro_rules! transform_ops {
                 samples: ["N(3, 4)", "N(7), 5, 0, 'ortho'", "N(2, 5, 3), 8, 1, 'forward'", "I(0, 9, 6)"],
                 example: [
                     "assert_close(fft_ifft(&tensor([6.0, 0.0, 0.0])?, None, -1, None)?, [(2.0, 0.0), (2.0, 0.0), \
-(2.0, 0.0)]);",
+                    (2.0, 0.0)]);",
                 ],
             }
             /// [`fft_fft`] of real numbers: the first `n / 2 + 1` elements, of which the others are conjugates.
@@ -44,7 +44,7 @@ macro_rules! transform_ops {
                 samples: ["N(3, 4)", "N(7), 5, 0, 'ortho'", "N(2, 5, 3), 8, 1, 'forward'", "I(0, 9, 6)"],
                 example: [
                     "assert_close(fft_rfft(&tensor([1.0, 2.0, 3.0])?, None, -1, None)?, [(6.0, 0.0), (-1.5, \
-0.86603)]);",
+                    0.86603)]);",
                 ],
             }
             /// The inverse of [`fft_rfft`]: `n` real numbers, by default `2 (m - 1)` of `m` elements.
@@ -54,7 +54,7 @@ macro_rules! transform_ops {
                 samples: ["N(3, 4)", "N(7), 5, 0, 'ortho'", "N(2, 5, 3), 8, 1, 'forward'", "I(0, 9, 6)"],
                 example: [
                     "assert_close(fft_irfft(&tensor([(6.0, 0.0), (-1.5, 0.86603)])?, Some(3), -1, None)?, [1.0, 2.0, \
-3.0]);",
+                    3.0]);",
                 ],
             }
             /// The transform, real, of `n` numbers whose halves are conjugates of each other, by default `2 (m - 1)`
@@ -65,7 +65,7 @@ macro_rules! transform_ops {
                 samples: ["N(3, 4)", "N(7), 5, 0, 'ortho'", "N(2, 5, 3), 8, 1, 'forward'", "I(0, 9, 6)"],
                 example: [
                     "assert_close(fft_hfft(&tensor([(1.0, 0.0), (2.0, 1.0)])?, Some(3), -1, None)?, [5.0, 0.73205, \
--2.73205]);",
+                    -2.73205]);",
                 ],
             }
             /// The inverse of [`fft_hfft`]: of real numbers, the first half.
@@ -75,7 +75,7 @@ macro_rules! transform_ops {
                 samples: ["N(3, 4)", "N(7), 5, 0, 'ortho'", "N(2, 5, 3), 8, 1, 'forward'", "I(0, 9, 6)"],
                 example: [
                     "assert_close(fft_ihfft(&tensor([5.0, 0.73205, -2.73205])?, None, -1, None)?, [(1.0, 0.0), (2.0, \
-1.0)]);",
+                    1.0)]);",
                 ],
             }
             /// [`fft_fft`] along two dimensions, of which `s` elements are taken.
@@ -85,7 +85,7 @@ macro_rules! transform_ops {
                 samples: ["N(3, 4)", "N(2, 5, 3), (4, -1), (0, 1), 'ortho'", "N(3, 5), (2, 7), (1, 0), 'forward'"],
                 example: [
                     "assert_close(fft_fft2(&tensor([[1.0, 2.0], [3.0, 4.0]])?, None, &[-2, -1], None)?.abs()?, \
-[[10.0, 2.0], [4.0, 0.0]]);",
+                    [[10.0, 2.0], [4.0, 0.0]]);",
                 ],
             }
             /// The inverse of [`fft_fft2`].
@@ -97,7 +97,7 @@ macro_rules! transform_ops {
                 samples: ["N(3, 4)", "N(2, 5, 3), (4, -1), (0, 1), 'ortho'", "N(3, 5), (2, 7), (1, 0), 'forward'"],
                 example: [
                     "assert_close(fft_ifft2(&tensor([[4.0, 0.0], [0.0, 0.0]])?, None, &[-2, -1], None)?.abs()?, \
-[[1.0, 1.0], [1.0, 1.0]]);",
+                    [[1.0, 1.0], [1.0, 1.0]]);",
                 ],
             }
             /// [`fft_rfft`] along the second of two dimensions, and [`fft_fft`] along the first.
@@ -109,7 +109,7 @@ macro_rules! transform_ops {
                 samples: ["N(3, 4)", "N(2, 5, 3), (4, -1), (0, 1), 'ortho'", "N(3, 5), (2, 7), (1, 0), 'forward'"],
                 example: [
                     "assert_close(fft_rfft2(&tensor([[1.0, 2.0], [3.0, 4.0]])?, None, &[-2, -1], None)?.abs()?, \
-[[10.0, 2.0], [4.0, 0.0]]);",
+                    [[10.0, 2.0], [4.0, 0.0]]);",
                 ],
             }
             /// The inverse of [`fft_rfft2`].
@@ -121,7 +121,7 @@ macro_rules! transform_ops {
                 samples: ["N(3, 4)", "N(2, 5, 3), (4, -1), (0, 1), 'ortho'", "N(3, 5), (2, 7), (1, 0), 'forward'"],
                 example: [
                     "assert_close(fft_irfft2(&tensor([[10.0, -2.0], [-4.0, 0.0]])?, None, &[-2, -1], None)?, [[1.0, \
-2.0], [3.0, 4.0]]);",
+                    2.0], [3.0, 4.0]]);",
                 ],
             }
             /// [`fft_hfft`] along the second of two dimensions, after [`fft_fft`] along the first.
@@ -133,7 +133,7 @@ macro_rules! transform_ops {
                 samples: ["N(3, 4)", "N(2, 5, 3), (4, -1), (0, 1), 'ortho'", "N(3, 5), (2, 7), (1, 0), 'forward'"],
                 example: [
                     "assert_close(fft_hfft2(&tensor([[1.0, 0.0], [0.0, 0.0]])?, None, &[-2, -1], None)?, [[1.0, 1.0], \
-[1.0, 1.0]]);",
+                    [1.0, 1.0]]);",
                 ],
             }
             /// The inverse of [`fft_hfft2`].
@@ -145,7 +145,7 @@ macro_rules! transform_ops {
                 samples: ["N(3, 4)", "N(2, 5, 3), (4, -1), (0, 1), 'ortho'", "N(3, 5), (2, 7), (1, 0), 'forward'"],
                 example: [
                     "assert_close(fft_ihfft2(&tensor([[1.0, 1.0], [1.0, 1.0]])?, None, &[-2, -1], None)?.abs()?, \
-[[1.0, 0.0], [0.0, 0.0]]);",
+                    [[1.0, 0.0], [0.0, 0.0]]);",
                 ],
             }
             /// [`fft_fft`] along `dim`, of which `s` elements are taken: without either along all dimensions, with
@@ -162,7 +162,7 @@ macro_rules! transform_ops {
                 ],
                 example: [
                     "assert_close(fft_fftn(&tensor([[1.0, 2.0], [3.0, 4.0]])?, None, None, None)?.abs()?, [[10.0, \
-2.0], [4.0, 0.0]]);",
+                    2.0], [4.0, 0.0]]);",
                 ],
             }
             /// The inverse of [`fft_fftn`].
@@ -172,7 +172,7 @@ macro_rules! transform_ops {
                 samples: ["N(3, 4)", "N(2, 5, 3), None, (0, 2), 'ortho'", "N(2, 5, 3), (4, 2), None, 'forward'"],
                 example: [
                     "assert_close(fft_ifftn(&tensor([[4.0, 0.0], [0.0, 0.0]])?, None, None, None)?.abs()?, [[1.0, \
-1.0], [1.0, 1.0]]);",
+                    1.0], [1.0, 1.0]]);",
                 ],
             }
             /// [`fft_rfft`] along the last of `dim`, and [`fft_fft`] along the others.
@@ -187,7 +187,7 @@ macro_rules! transform_ops {
                 ],
                 example: [
                     "assert_close(fft_rfftn(&tensor([[1.0, 2.0], [3.0, 4.0]])?, None, None, None)?.abs()?, [[10.0, \
-2.0], [4.0, 0.0]]);",
+                    2.0], [4.0, 0.0]]);",
                 ],
             }
             /// The inverse of [`fft_rfftn`].
@@ -197,7 +197,7 @@ macro_rules! transform_ops {
                 samples: ["N(3, 4)", "N(2, 5, 3), None, (0, 2), 'ortho'", "N(2, 5, 3), (4, 5), None, 'forward'"],
                 example: [
                     "assert_close(fft_irfftn(&tensor([[10.0, -2.0], [-4.0, 0.0]])?, None, None, None)?, [[1.0, 2.0], \
-[3.0, 4.0]]);",
+                    [3.0, 4.0]]);",
                 ],
             }
             /// [`fft_hfft`] along the last of `dim`, after [`fft_fft`] along the others.
@@ -207,7 +207,7 @@ macro_rules! transform_ops {
                 samples: ["N(3, 4)", "N(2, 5, 3), None, (0, 2), 'ortho'", "N(2, 5, 3), (4, 5), None, 'forward'"],
                 example: [
                     "assert_close(fft_hfftn(&tensor([[1.0, 0.0], [0.0, 0.0]])?, None, None, None)?, [[1.0, 1.0], \
-[1.0, 1.0]]);",
+                    [1.0, 1.0]]);",
                 ],
             }
             /// The inverse of [`fft_hfftn`].
@@ -217,7 +217,7 @@ macro_rules! transform_ops {
                 samples: ["N(3, 4)", "N(2, 5, 3), None, (0, 2), 'ortho'", "N(2, 5, 3), (4, 5), None, 'forward'"],
                 example: [
                     "assert_close(fft_ihfftn(&tensor([[1.0, 1.0], [1.0, 1.0]])?, None, None, None)?.abs()?, [[1.0, \
-0.0], [0.0, 0.0]]);",
+                    0.0], [0.0, 0.0]]);",
                 ],
             }
             /// The frequencies of the elements that [`fft_fft`] gives of `n` samples, which are `d` apart: `0, 1, …,
