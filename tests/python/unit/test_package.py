@@ -195,7 +195,8 @@ def test_every_crate_can_be_packaged() -> None:
     published = {f: m for f, m in manifests.items() if m["package"].get("publish", True)}
     names = {m["package"]["name"] for m in published.values()}
     assert names == {
-        "lucid", "lucid-core", "lucid-cpu", "lucid-derive", "lucid-fft", "lucid-ir", "lucid-mlx", "lucid-rows", "mlx-ffi",
+        "lucid", "lucid-core", "lucid-cpu", "lucid-derive", "lucid-fft", "lucid-ir", "lucid-mlx", "lucid-rows",
+        "mlx-ffi",
     }  # fmt: skip
     version = workspace["workspace"]["package"]["version"]
     for folder, manifest in published.items():
