@@ -30,6 +30,7 @@ pub(super) fn reduce(op: &ReduceOp, how: &Reduction, x: &GpuArray, out: &Meta) -
         }
     }
     let array = match axes.as_slice() {
+        [] if matches!(op, ReduceOp::SumOfSquares) => ops::square(v.array()?)?,
         [] => v.array()?.clone(),
         axes if hosts(op, v.array()?.shape(), axes, x.element()) => {
             by_host(op, v.array()?, axes, how.keepdim, x.element())?
