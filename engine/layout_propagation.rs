@@ -20,7 +20,7 @@ pub(crate) fn in_order<B: Backend>(
     in_order_along::<B>(x, out, |x, out, _| run(x, out))
 }
 
-/// [`in_order`] for two inputs of which the second one says how the result lies, as in PyTorch.
+/// [`in_order`] for two inputs of which the second one decides the layout of the result, as in PyTorch.
 pub(crate) fn in_order_of_second<B: Backend>(
     x: &[&B::Array],
     out: &Meta,

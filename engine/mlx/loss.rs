@@ -45,7 +45,7 @@ pub(super) fn loss(op: &LossOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArr
     GpuArray::new(Value::plain(array), &out.shape, out.dtype)
 }
 
-/// Binary cross-entropy of logits, element by element, and what goes back through it; computed in float32.
+/// Binary cross-entropy of logits, element by element, and its gradient; computed in float32.
 fn logits(op: &LossOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> {
     if host_kernel::takes(out.dtype) {
         let op = op.clone();
