@@ -15,7 +15,7 @@ use mlx_ffi::{ops, Array};
 
 /// Threads of a group, which is as many as either language has.
 const GROUP: usize = 1024;
-/// The longest states: those of a sequence, its gates and the parts of its products lie in shared memory, 20 KB of them.
+/// The longest states: those of a sequence, its gates and the parts of its products are in shared memory, 20 KB of them.
 const HIDDEN: usize = 512;
 /// The most sequences: beyond them each group reads weights that one product would read once for all.
 const SEQUENCES: usize = 256;
@@ -271,7 +271,7 @@ if (parts * hidden > {PIECES}) parts = {PIECES} / hidden;
 /// Elements of the parts of a product.
 const PIECES: usize = 1024;
 
-/// What goes back through [`lstm_text`], of the gradients `g` of all states, `gh` of the last ones and `gc` of the last cells.
+/// The gradient through [`lstm_text`], of the gradients `g` of all states, `gh` of the last ones and `gc` of the last cells.
 pub(super) fn lstm_back_text() -> Text {
     let body = format!(
         "LUCID_SHARED float dh[{HIDDEN}], dc[{HIDDEN}], sums[4 * {HIDDEN}], pieces[{PIECES}];
@@ -325,7 +325,7 @@ for (int j = (int)lane; j < hidden; j += LUCID_GROUP) {{
     Text { name: "lstm_layer_back", inputs, outputs: strings(&["out"]), body, group: GROUP }
 }
 
-/// What goes back through [`gru_text`].
+/// The gradient through [`gru_text`].
 pub(super) fn gru_back_text() -> Text {
     let body = format!(
         "LUCID_SHARED float dh[{HIDDEN}], own[{HIDDEN}], sums[3 * {HIDDEN}], pieces[{PIECES}];

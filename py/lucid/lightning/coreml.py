@@ -87,6 +87,16 @@ def export_coreml(graph: GraphIR, path: str | os.PathLike[str], *, outputs: Any 
         NotImplementedError: An operator is not exported; nothing is written.
         ValueError: The graph is not valid or gives nothing, a result is an input, the path does not end in
             `.mlpackage`, or its folder is not there.
+
+    Example:
+        >>> import importlib.util, tempfile
+        >>> import lucid.lightning as lc
+        >>> graph = lc.GraphIR()
+        >>> x, y = graph.add_tensor((1, 2), name="x"), graph.add_tensor((1, 2), name="y")
+        >>> _ = graph.add_node("relu", [x], [y])
+        >>> if importlib.util.find_spec("coremltools"):
+        ...     with tempfile.TemporaryDirectory() as folder:
+        ...         report = lc.coreml.export_coreml(graph, f"{folder}/relu.mlpackage")
     """
     if not isinstance(graph, GraphIR):
         raise errors.TypeError(f"export_coreml(): expected a GraphIR, got {type(graph).__name__}")

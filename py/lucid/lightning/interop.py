@@ -50,10 +50,21 @@ def _foreign(op: str, module: str, x: Any) -> None:
 
 
 def to_numpy(x: Any) -> Any:
-    """A NumPy array that shows a CPU tensor's memory; of a GPU's tensor, a copy.
+    """Gives a tensor as a NumPy array: a CPU tensor's memory is shared, that of a GPU is copied.
+
+    Args:
+        x (Tensor): of `lucid` or `lucid.lightning`, of any shape; not bfloat16.
+
+    Returns:
+        array: of the same shape.
 
     Raises:
-        DtypeMismatch: NumPy has no such dtype.
+        TypeError: `x` is no tensor, or NumPy does not have its dtype.
+
+    Example:
+        >>> from lucid.lightning import interop
+        >>> interop.to_numpy(lucid.ones(2))
+        array([1., 1.], dtype=float32)
     """
     tensor = _tensor("to_numpy", x).detach().cpu()
     try:
@@ -63,13 +74,46 @@ def to_numpy(x: Any) -> Any:
 
 
 def from_numpy(x: Any) -> _C.Tensor:
-    """A tensor that shows an array's memory."""
+    """Gives a tensor that shares an array's memory.
+
+    Args:
+        x (array): of NumPy, of any shape.
+
+    Returns:
+        Tensor: of the same shape, on the CPU.
+
+    Raises:
+        TypeError: `x` is no array of NumPy, or has a dtype that tensors do not have.
+
+    Example:
+        >>> import numpy as np
+        >>> from lucid.lightning import interop
+        >>> interop.from_numpy(np.ones(2, np.float32))
+        tensor([1., 1.])
+    """
     _foreign("from_numpy", "numpy", x)
     return _from_array(x)
 
 
 def to_torch(x: Any) -> Any:
-    """A PyTorch tensor that shows a CPU tensor's memory (and a CUDA tensor's on CUDA), by DLPack."""
+    """Gives a tensor as PyTorch's, by DLPack: memory is shared on the CPU, and on CUDA; of other GPUs it is copied.
+
+    Args:
+        x (Tensor): of `lucid` or `lucid.lightning`, of any shape.
+
+    Returns:
+        torch.Tensor: of the same shape.
+
+    Raises:
+        TypeError: `x` is no tensor.
+        ImportError: PyTorch is not installed.
+
+    Example:
+        >>> import importlib.util
+        >>> from lucid.lightning import interop
+        >>> if importlib.util.find_spec("torch"):
+        ...     assert interop.to_torch(lucid.ones(2)).tolist() == [1.0, 1.0]
+    """
     torch = _import("torch")
     tensor = _tensor("to_torch", x).detach()
     if tensor.device.type in ("metal", "mlx"):
@@ -78,10 +122,23 @@ def to_torch(x: Any) -> Any:
 
 
 def from_torch(x: Any) -> _C.Tensor:
-    """A tensor that shows a PyTorch tensor's memory; of one on a GPU that the engine does not share, a copy.
+    """Gives a tensor that shares a PyTorch tensor's memory; one on a GPU that the engine does not share is copied.
+
+    Args:
+        x (torch.Tensor): of any shape; gradients are left behind.
+
+    Returns:
+        Tensor: of the same shape.
 
     Raises:
-        TypeError: It is none of PyTorch, or one whose memory DLPack cannot hand over, such as a sparse one.
+        TypeError: `x` is no tensor of PyTorch.
+
+    Example:
+        >>> import importlib.util
+        >>> from lucid.lightning import interop
+        >>> if importlib.util.find_spec("torch"):
+        ...     import torch
+        ...     assert interop.from_torch(torch.ones(2)).tolist() == [1.0, 1.0]
     """
     _foreign("from_torch", "torch", x)
     tensor = x.detach()
@@ -92,7 +149,24 @@ def from_torch(x: Any) -> _C.Tensor:
 
 
 def to_mlx(x: Any) -> Any:
-    """An MLX array of a tensor's values, which MLX copies on the CPU."""
+    """Gives a tensor as MLX's array; the values are copied by the CPU.
+
+    Args:
+        x (Tensor): of `lucid` or `lucid.lightning`, of any shape.
+
+    Returns:
+        mlx.core.array: of the same shape.
+
+    Raises:
+        TypeError: `x` is no tensor.
+        ImportError: MLX's Python package is not installed.
+
+    Example:
+        >>> import importlib.util
+        >>> from lucid.lightning import interop
+        >>> if importlib.util.find_spec("mlx"):
+        ...     assert interop.to_mlx(lucid.ones(2)).tolist() == [1.0, 1.0]
+    """
     mlx = _import("mlx")
     tensor = _tensor("to_mlx", x).detach().cpu()
     if tensor.dtype is _C.bfloat16:
@@ -101,7 +175,25 @@ def to_mlx(x: Any) -> Any:
 
 
 def from_mlx(x: Any) -> _C.Tensor:
-    """A tensor of an MLX array's values, which are copied: MLX may give its memory to another array."""
+    """Gives an MLX array as a tensor; the values are copied, since MLX may give the memory to another array.
+
+    Args:
+        x (mlx.core.array): of any shape.
+
+    Returns:
+        Tensor: of the same shape, on the CPU.
+
+    Raises:
+        TypeError: `x` is no array of MLX.
+        ImportError: MLX's Python package is not installed.
+
+    Example:
+        >>> import importlib.util
+        >>> from lucid.lightning import interop
+        >>> if importlib.util.find_spec("mlx"):
+        ...     import mlx.core
+        ...     assert interop.from_mlx(mlx.core.ones((2,))).tolist() == [1.0, 1.0]
+    """
     _foreign("from_mlx", "mlx", x)
     mlx = _import("mlx")
     if x.dtype == mlx.bfloat16:
@@ -110,13 +202,48 @@ def from_mlx(x: Any) -> _C.Tensor:
 
 
 def to_tensorflow(x: Any) -> Any:
-    """A TensorFlow tensor that shows a CPU tensor's memory, by DLPack."""
+    """Gives a tensor as TensorFlow's, by DLPack, which shares a CPU tensor's memory.
+
+    Args:
+        x (Tensor): of `lucid` or `lucid.lightning`, of any shape.
+
+    Returns:
+        tensorflow.Tensor: of the same shape.
+
+    Raises:
+        TypeError: `x` is no tensor.
+        ImportError: TensorFlow is not installed.
+
+    Example:
+        >>> import importlib.util
+        >>> from lucid.lightning import interop
+        >>> if importlib.util.find_spec("tensorflow"):
+        ...     assert interop.to_tensorflow(lucid.ones(2)).shape == (2,)
+    """
     tensorflow = _import("tensorflow")
     return tensorflow.experimental.dlpack.from_dlpack(to_dlpack(_tensor("to_tensorflow", x).detach().cpu()))
 
 
 def from_tensorflow(x: Any) -> _C.Tensor:
-    """A tensor that shows a TensorFlow tensor's memory, by DLPack."""
+    """Gives a tensor that shares a TensorFlow tensor's memory, by DLPack.
+
+    Args:
+        x (tensorflow.Tensor): of any shape.
+
+    Returns:
+        Tensor: of the same shape.
+
+    Raises:
+        TypeError: `x` is no tensor of TensorFlow.
+        ImportError: TensorFlow is not installed.
+
+    Example:
+        >>> import importlib.util
+        >>> from lucid.lightning import interop
+        >>> if importlib.util.find_spec("tensorflow"):
+        ...     import tensorflow
+        ...     assert interop.from_tensorflow(tensorflow.ones(2)).tolist() == [1.0, 1.0]
+    """
     tensorflow = _import("tensorflow")
     _foreign("from_tensorflow", "tensorflow", x)
     return from_dlpack(tensorflow.experimental.dlpack.to_dlpack(x))
@@ -145,6 +272,11 @@ def capability_table(*, installed: bool = True) -> list[dict[str, Any]]:
     Returns:
         A list of dicts with `package`, `to`, `from`, `by`, `dtypes`, and with `installed` `version` (`None` where the
         package is not there).
+
+    Example:
+        >>> from lucid.lightning import interop
+        >>> [row["package"] for row in interop.capability_table(installed=False)]
+        ['numpy', 'torch', 'mlx', 'tensorflow']
     """
     rows = [dict(row) for row in _TABLE]
     if installed:

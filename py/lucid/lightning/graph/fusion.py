@@ -36,12 +36,21 @@ class Candidate:
 
 @dataclass(frozen=True)
 class FusionReport:
-    """What fusion did and why.
+    """What the fusion of a graph did, and why.
 
     Args:
         device (str): `"cpu"` or `"gpu"`, for whose costs it decided.
-        decisions (list[dict[str, Any]]): For each candidate a dict with `rule`, `nodes`, `op`, `fused`,
-            `saved_us`, `saved_bytes`, `saved_flops`, `saved_launches`, `reason`.
+        decisions (list of dict): for each candidate `rule`, `nodes`, `op`, `fused`, `saved_us`, `saved_bytes`,
+            `saved_flops`, `saved_launches` and `reason`.
+
+    Example:
+        >>> import lucid.lightning as lc
+        >>> graph = lc.GraphIR()
+        >>> a, b, c, d = (graph.add_tensor((2, 2)) for _ in range(4))
+        >>> _ = graph.add_node("matmul", [a, b], [c]), graph.add_node("relu", [c], [d])
+        >>> fused, report = graph.fuse("cpu")
+        >>> report.device, len(report.decisions)
+        ('cpu', 1)
     """
 
     device: str

@@ -18,18 +18,26 @@ Attrs = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Op:
-    """An operator.
+    """An operator of graphs.
 
     Args:
-        name: Its name.
-        inputs: The inputs' names; those that end in `?` may be left out.
-        outputs: The outputs' names.
-        shapes: For each input a pattern of its shape: a letter is one size, the same wherever it stands, and `...` any
-            sizes before those.
-        run: The outputs from the inputs' tensors and the attributes. Their shapes are those that the engine gives.
-        about: What it computes.
-        attributes: By name the default, whose type values must have.
-        check: Refuses attributes, given the inputs' shapes.
+        name (str): by which nodes name it.
+        inputs (tuple of str): the inputs' names; those that end in `?` may be left out.
+        outputs (tuple of str): the outputs' names.
+        shapes (tuple of str): for each input a pattern of its shape: a letter is one size, the same wherever it stands,
+            and `...` any sizes before those.
+        run (callable): gives the outputs for the inputs' tensors and the attributes. Their shapes are those that the
+            engine gives.
+        about (str): what it computes.
+        attributes (mapping of str to object, optional): by name the default, whose type values must have. Default:
+            none.
+        check (callable, optional): refuses attributes, given the inputs' shapes.
+        version (int, optional): the version of its schema. Default: 1.
+
+    Example:
+        >>> from lucid.lightning.graph.registry import op_named
+        >>> op_named("matmul").arity
+        (2, 2)
     """
 
     name: str
@@ -239,10 +247,18 @@ def graph_registry_schemas() -> list[dict[str, Any]]:
 
 
 def graph_registry_schema(name: str) -> dict[str, Any]:
-    """An operator's schema: inputs, outputs, attributes with types and defaults, dtypes, devices, version.
+    """Gives an operator's schema: inputs, outputs, attributes with types and defaults, dtypes, devices, version.
 
-    Example::
+    Args:
+        name (str): the operator's name, such as `"attention"`.
 
+    Returns:
+        dict: the schema, of JSON's types.
+
+    Raises:
+        ValueError: there is no such operator.
+
+    Example:
         >>> import lucid.lightning as lc
         >>> lc.graph_registry_schema("attention")["attributes"]
         {'causal': {'type': 'bool', 'default': False}}

@@ -567,7 +567,7 @@ def grouped_mm(
         Tensor: `(G, M, N)` where both or none of the matrices have three dimensions, else `(M, N)`.
 
     Raises:
-        RuntimeError: shapes or dtypes that do not fit, or ends that do not rise or lie beyond the size.
+        RuntimeError: shapes or dtypes that do not fit, or ends that do not rise or are beyond the size.
 
     Differences from PyTorch: all floating dtypes.
 
