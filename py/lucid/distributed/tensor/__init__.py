@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, cast
 import lucid
 from lucid import _C, Tensor, errors
 from lucid.distributed import _collectives as base
+from lucid.distributed._work import ReduceOp
 from lucid.distributed.device_mesh import DeviceMesh, init_device_mesh
 from lucid.distributed.nn import functional as with_grad
 from lucid.nn.parameter import Parameter
@@ -209,7 +210,7 @@ class DTensor(metaclass=_DTensorMeta):
         local = self._local
         for i, p in enumerate(self.placements):
             if isinstance(p, Partial):
-                how = base.ReduceOp[p.reduce_op.upper()]
+                how = ReduceOp[p.reduce_op.upper()]
                 local = with_grad.all_reduce(local, how, self.device_mesh.get_group(i))
         if at is None:
             return local
