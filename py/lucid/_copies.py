@@ -6,6 +6,7 @@ They are made from the table's rows when first asked for; there is no list of th
 from __future__ import annotations
 
 import functools
+import inspect
 from typing import Any
 
 from lucid import _C, errors
@@ -78,6 +79,19 @@ def _write(name: str, out: _C.Tensor, shown: _C.Tensor) -> None:
     out.copy_(shown.detach())
 
 
+def _documentation(own: str, view: Any) -> str:
+    """The summary of a copying function, with the sections of its view."""
+    summary = f"A copy of what `{own}` shows, with the same arguments."
+    described = inspect.cleandoc(view.__doc__ or "")
+    begin = described.find("Args:")
+    if begin < 0:
+        return summary
+    out = "    out (Tensor, optional): of any shape; it is resized, and written to."
+    arguments, end, rest = described[begin:].partition("\n\n")
+    example = f"Example of the view `{own}`:"
+    return f"{summary}\n\n{arguments}\n{out}{end}{rest}".replace("Example:", example)
+
+
 def make(name: str) -> Any:
     """The function of that name.
 
@@ -98,5 +112,5 @@ def make(name: str) -> Any:
         return type(shown)(map(_copy, shown)) if isinstance(shown, (tuple, list)) else _copy(shown)
 
     copies.__name__ = copies.__qualname__ = name
-    copies.__doc__ = f"A copy of what `{own}` shows, with the same arguments; `out` is resized and written to."
+    copies.__doc__ = _documentation(own, view)
     return copies

@@ -469,7 +469,17 @@ class storagetype(type):
 
 def _named(short: str) -> storagetype:
     dtype = CLASSES[short]
-    body = {"dtype": dtype, "__module__": "lucid", "__doc__": f"{dtype!r} storages on the CPU."}
+    doc = f"""Makes a `TypedStorage` of {dtype!r} on the CPU; an instance of it is any such storage.
+
+    Args:
+        args (int or sequence of number): the number of elements, all 0, or the elements. Default: none.
+        wrap_storage (UntypedStorage, optional): the bytes that are shown, rather than new ones.
+
+    Example:
+        >>> lucid.{short}Storage(2).dtype
+        {dtype!r}
+    """
+    body = {"dtype": dtype, "__module__": "lucid", "__doc__": doc}
     return storagetype(f"{short}Storage", (), body)
 
 

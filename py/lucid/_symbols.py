@@ -13,25 +13,70 @@ T = TypeVar("T")
 
 
 def sym_int(a: Any) -> int:
-    """`int(a)`: cut toward zero."""
+    """Gives a number as an int, cut toward zero: `int(a)`.
+
+    Args:
+        a (number): any real number.
+
+    Returns:
+        int: the number without its fraction.
+
+    Example:
+        >>> lucid.sym_int(-2.5)
+        -2
+    """
     return int(a)
 
 
 def sym_float(a: Any) -> float:
-    """`float(a)`."""
+    """Gives a number as a float: `float(a)`.
+
+    Args:
+        a (number): any real number.
+
+    Returns:
+        float: the same number.
+
+    Example:
+        >>> lucid.sym_float(2)
+        2.0
+    """
     return float(a)
 
 
 def sym_not(a: object) -> bool:
-    """`not a`."""
+    """Gives `not a`.
+
+    Args:
+        a (object): any object.
+
+    Returns:
+        bool: whether it is false.
+
+    Example:
+        >>> lucid.sym_not(0)
+        True
+    """
     return not a
 
 
 def sym_ite(b: bool, t: T, f: T) -> T:
-    """`t if b else f`; both are of one type.
+    """Gives `t if b else f`.
+
+    Args:
+        b (bool): the condition.
+        t (object): the result where it is true.
+        f (object): the result where it is false, of the type of `t`.
+
+    Returns:
+        object: `t` or `f`.
 
     Raises:
         TypeError: `b` is no bool, or the types differ.
+
+    Example:
+        >>> lucid.sym_ite(True, 1, 2)
+        1
     """
     if not isinstance(b, bool) or type(t) is not type(f):
         got = ", ".join(type(x).__name__ for x in (b, t, f))
@@ -50,8 +95,19 @@ def _numbers(op: str, a: Any, b: Any) -> bool:
 def sym_max(a: float, b: float) -> float:
     """The greater number; a float where either is one.
 
+    Args:
+        a (int or float): one number.
+        b (int or float): the other number.
+
+    Returns:
+        int or float: the greater one.
+
     Raises:
         TypeError: one is no number. PyTorch's is an AssertionError.
+
+    Example:
+        >>> lucid.sym_max(1, 2.0)
+        2.0
     """
     return float(max(a, b)) if _numbers("sym_max", a, b) else max(a, b)
 
@@ -59,21 +115,57 @@ def sym_max(a: float, b: float) -> float:
 def sym_min(a: float, b: float) -> float:
     """The lesser number; a float where either is one.
 
+    Args:
+        a (int or float): one number.
+        b (int or float): the other number.
+
+    Returns:
+        int or float: the lesser one.
+
     Raises:
         TypeError: one is no number. PyTorch's is an AssertionError.
+
+    Example:
+        >>> lucid.sym_min(1, 2.0)
+        1.0
     """
     return float(min(a, b)) if _numbers("sym_min", a, b) else min(a, b)
 
 
 def sym_sum(*args: Any) -> Any:
-    """The sum of the numbers, or of a sequence of them."""
+    """Adds numbers up.
+
+    Args:
+        args (number or sequence of number): the numbers, one by one or as one sequence.
+
+    Returns:
+        number: their sum, 0 without any.
+
+    Example:
+        >>> lucid.sym_sum([1, 2, 3])
+        6
+    """
     if len(args) == 1 and isinstance(args[0], Sequence):
         return sum(args[0])
     return sum(args)
 
 
 def sym_sqrt(a: float) -> float:
-    """`math.sqrt(a)`."""
+    """Gives the square root: `math.sqrt(a)`.
+
+    Args:
+        a (number): from 0 on.
+
+    Returns:
+        float: its root.
+
+    Raises:
+        ValueError: `a` is negative.
+
+    Example:
+        >>> lucid.sym_sqrt(4)
+        2.0
+    """
     return math.sqrt(a)
 
 

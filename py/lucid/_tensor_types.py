@@ -45,7 +45,23 @@ class tensortype(type):
 
 def _of(short: str) -> tensortype:
     dtype = CLASSES[short]
-    body = {"dtype": dtype, "__module__": "lucid", "__doc__": f"{dtype!r} tensors on the CPU."}
+    name, shown = f"{short}Tensor", repr(_C.tensor([1, 2], dtype=dtype))
+    doc = f"""Makes a tensor of {dtype!r} on the CPU; an instance of it is any such tensor.
+
+    Args:
+        data (int, sequence, Tensor or storage): sizes, for a tensor that is not initialized; or one sequence of
+            numbers, one tensor of the dtype, or a storage. Default: no elements.
+
+    Raises:
+        TypeError: `data` is something else, or a tensor of another dtype.
+
+    Example:
+        >>> lucid.{name}([1, 2])
+        {shown}
+        >>> isinstance(lucid.zeros(2, dtype={dtype!r}), lucid.{name})
+        True
+    """
+    body = {"dtype": dtype, "__module__": "lucid", "__doc__": doc}
     return tensortype(f"{short}Tensor", (), body)
 
 
