@@ -33,7 +33,7 @@ INSTEAD = {
     r"\bput as\b": "lowered to",
     r"\bhosted (kernel|node)s?\b": "host kernel",
     r"\b(Kept|Told|Telling|Laying|Beside|Lasting)(?=\b|::)(?= *(\{|<|\(|;|::))": "a noun of the field",
-    r"\b(held|lead|either|as_asked)!": "convert_arg! and its kin",
+    r"\b(lead|either|as_asked)!": "convert_arg! and its kin",
     r"\bmake_way\b|\bstrangers\b": "yield_cores, device_mismatch",
 }
 #: Where a pattern is right in its context: the file and a part of the line.

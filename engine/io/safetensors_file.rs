@@ -27,7 +27,7 @@ const DTYPES: [(DType, Dtype); 11] = [
 const LARGEST_HEADER: u64 = 100_000_000;
 const PREFIX: usize = 8;
 
-/// One tensor of a file: what it is and where its bytes lie.
+/// One tensor of a file: what it is and where its bytes are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Its name.
@@ -193,7 +193,7 @@ pub fn from_bytes(data: &[u8], device: Device) -> Result<BTreeMap<String, Tensor
     let header = header(path, data, data.len() as u64)?;
     let read = |e: Entry| {
         let bytes = e.start.checked_add(e.len).and_then(|end| data.get(e.start..end));
-        let bytes = bytes.ok_or_else(|| Error::file(path, format!("tensor {} lies outside of the file", e.name)))?;
+        let bytes = bytes.ok_or_else(|| Error::file(path, format!("tensor {} is outside of the file", e.name)))?;
         Ok((e.name, Tensor::from_bytes(bytes, &e.shape, e.dtype, device)?))
     };
     header.entries.into_iter().map(read).collect()

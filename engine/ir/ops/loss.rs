@@ -155,7 +155,7 @@ macro_rules! loss_ops {
                 "assert_close(bce_logits_terms(&tensor([0.0, 1000.0])?, &tensor([1.0, 0.0])?)?, [0.69315, 1000.0]);",
             ],
         }
-        /// What goes back through [`bce_logits_terms`] from `grad` to its input: `grad (sigmoid(input) - target)`.
+        /// The gradient through [`bce_logits_terms`] from `grad` to its input: `grad (sigmoid(input) - target)`.
         function bce_logits_gradient(grad: Tensor, input: Tensor, target: Tensor) -> Tensor {
             amp: Own, dtypes: FLOAT, result: Same,
             primitive: BceLogitsGradient, saves: Inputs,

@@ -237,7 +237,7 @@ macro_rules! nn_ops {
             ],
             example: [r#"assert_close(elementwise(&tensor([0.5, -3.0])?, "huber", 1.0, 0.0, 0.0)?, [0.125, 2.5]);"#],
         }
-        /// What goes back through [`elementwise`] from `grad`: `grad` times the derivative at `input`.
+        /// The gradient through [`elementwise`] from `grad`: `grad` times the derivative at `input`.
         function elementwise_gradient(
             grad: Tensor, input: Tensor, function: Text, a: Float = 0.0, b: Float = 0.0, c: Float = 0.0
         ) -> Tensor {

@@ -50,7 +50,16 @@ class Placement:
 
 
 class Shard(Placement):
-    """Each process has its part along dimension `dim`: as `tensor.chunk(n, dim)` splits it."""
+    """A placement: each process of a mesh's dimension has its part of a tensor, as `tensor.chunk(n, dim)` splits it.
+
+    Args:
+        dim (int): the tensor's dimension that is split.
+
+    Example:
+        >>> from lucid.distributed.tensor import Shard
+        >>> Shard(0), Shard(0).is_shard(dim=1)
+        (Shard(dim=0), False)
+    """
 
     def __init__(self, dim: int) -> None:
         self.dim = dim
@@ -79,10 +88,18 @@ class Replicate(Placement):
 
 
 class Partial(Placement):
-    """Each process has a share; the whole is their reduction.
+    """A placement: each process of a mesh's dimension has a term; the tensor is their reduction.
 
     Args:
-        reduce_op: `sum`, `avg`, `product`, `min` or `max`.
+        reduce_op (str, optional): `sum` (the default), `avg`, `product`, `min` or `max`.
+
+    Raises:
+        ValueError: there is no such reduction.
+
+    Example:
+        >>> from lucid.distributed.tensor import Partial
+        >>> Partial().is_partial("sum")
+        True
     """
 
     def __init__(self, reduce_op: str = "sum") -> None:
@@ -151,7 +168,26 @@ class _DTensorMeta(type):
 
 
 class DTensor(metaclass=_DTensorMeta):
-    """A tensor in parts; see the module. Made by `distribute_tensor`, `DTensor.from_local` and `DTensor.of`."""
+    """A tensor of which each process of a mesh has a part: the local part, the mesh and the placements.
+
+    `distribute_tensor`, `DTensor.from_local` and `DTensor.of` make it.
+
+    Differences from PyTorch: it is no `Tensor`, and ops do not take it; `to_local()` and `full_tensor()` give what they
+    take.
+
+    Args:
+        local (Tensor): this process's part, whose size along a sharded dimension is the part's.
+        spec (named tuple): the mesh, the placements, and the whole tensor's shape.
+
+    Example:
+        >>> import lucid.distributed as dist
+        >>> from lucid.distributed.tensor import DTensor, Shard, init_device_mesh
+        >>> dist.init_process_group(init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+        >>> x = DTensor.from_local(lucid.ones(2, 3), init_device_mesh("cpu", (1,)), [Shard(0)])
+        >>> x.shape, x.full_tensor().sum().item()
+        ((2, 3), 6.0)
+        >>> dist.destroy_process_group()
+    """
 
     def __init__(self, local: Tensor, spec: _Spec) -> None:
         self._local, self._spec = local, spec
@@ -274,13 +310,29 @@ def distribute_tensor(
     *,
     src_data_rank: int | None = 0,
 ) -> DTensor:
-    """A tensor of the mesh's first process, placed on all of them.
+    """Places a tensor on the processes of a mesh: each keeps the part that the placements say.
 
     Args:
-        tensor (Tensor): The tensor, of the same shape and dtype everywhere.
-        device_mesh (DeviceMesh): The mesh.
-        placements (Sequence[Placement], optional): One for each of its dimensions; `Replicate()` where None.
-        src_data_rank (int, default: 0): Whose elements count along each dimension; None: each one's own.
+        tensor (Tensor): of any shape; the same shape and dtype on every process.
+        device_mesh (DeviceMesh): the processes, in a grid.
+        placements (sequence of Placement, optional): one for each dimension of the mesh. Default: `Replicate()` each.
+        src_data_rank (int, optional): whose data count along each dimension; None: each process's own. Default: 0.
+
+    Returns:
+        DTensor: its part is a copy.
+
+    Raises:
+        ValueError: there are more or fewer placements than dimensions of the mesh.
+        NotImplementedError: two dimensions of the mesh shard.
+
+    Example:
+        >>> import lucid.distributed as dist
+        >>> from lucid.distributed.tensor import Shard, distribute_tensor, init_device_mesh
+        >>> dist.init_process_group(init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+        >>> x = distribute_tensor(lucid.ones(4, 3), init_device_mesh("cpu", (1,)), [Shard(0)])
+        >>> x.to_local().shape  # of n processes each has 4 / n rows
+        lucid.Size([4, 3])
+        >>> dist.destroy_process_group()
     """
     placements = placements or [Replicate()] * device_mesh.ndim
     _one_sharded(device_mesh, placements)
@@ -298,18 +350,27 @@ def distribute_module(
     input_fn: Any = None,
     output_fn: Any = None,
 ) -> Any:
-    """Gives a module's parameters to a function that distributes them, and its inputs and outputs to two others.
+    """Distributes a module's parameters by a function, and its inputs and outputs by two others.
 
     Args:
-        module: The module, changed in place.
-        device_mesh: The mesh; all processes where it is None.
-        partition_fn: Called with the name of each module below, itself and the mesh; every process takes rank 0's
-            parameters where it is None.
-        input_fn: Called with the module, its inputs and the mesh before each call; gives the inputs.
-        output_fn: Called with the module, its output and the mesh; gives the output.
+        module (Module): changed in place.
+        device_mesh (DeviceMesh, optional): the processes, in a grid. Default: all processes of the job in a row.
+        partition_fn (callable, optional): `partition_fn(name, module, mesh)`, called for each module below. Default:
+            None, every process takes rank 0's parameters.
+        input_fn (callable, optional): `input_fn(module, inputs, mesh)`, called before each call; gives the inputs.
+        output_fn (callable, optional): `output_fn(module, output, mesh)`, called after each call; gives the output.
 
     Returns:
-        The module.
+        Module: `module` itself.
+
+    Example:
+        >>> import lucid.distributed as dist
+        >>> from lucid.distributed.tensor import distribute_module
+        >>> dist.init_process_group(init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+        >>> model = distribute_module(lucid.nn.Linear(4, 2), output_fn=lambda module, output, mesh: output * 2)
+        >>> model(lucid.ones(4)).shape
+        lucid.Size([2])
+        >>> dist.destroy_process_group()
     """
     from lucid.distributed._state import default_group
 
@@ -399,7 +460,7 @@ def sharded_norm(parameters: Sequence[Tensor], norm_type: float) -> Tensor:
         if group is None:
             pass
         elif math.isinf(norm_type):
-            base.all_reduce(each, base.ReduceOp.MAX if norm_type > 0 else base.ReduceOp.MIN, group)
+            base.all_reduce(each, ReduceOp.MAX if norm_type > 0 else ReduceOp.MIN, group)
         elif norm_type == 0:
             base.all_reduce(each, group=group)
         else:
