@@ -6,7 +6,6 @@ They are made from the table's rows when first asked for; there is no list of th
 from __future__ import annotations
 
 import functools
-import inspect
 from typing import Any
 
 from lucid import _C, errors
@@ -81,6 +80,8 @@ def _write(name: str, out: _C.Tensor, shown: _C.Tensor) -> None:
 
 def _documentation(own: str, view: Any) -> str:
     """The summary of a copying function, with the sections of its view."""
+    import inspect
+
     summary = f"A copy of what `{own}` shows, with the same arguments."
     described = inspect.cleandoc(view.__doc__ or "")
     begin = described.find("Args:")
