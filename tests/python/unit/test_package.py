@@ -203,6 +203,7 @@ def test_every_crate_can_be_packaged() -> None:
         package = manifest["package"]
         assert {"description", "readme", "license", "keywords", "categories", "rust-version"} <= package.keys(), folder
         assert (folder / package["readme"]).is_file(), folder
-        for name, wanted in [*manifest["dependencies"].items(), *manifest.get("build-dependencies", {}).items()]:
+        kinds = ("dependencies", "build-dependencies")
+        for name, wanted in [pair for kind in kinds for pair in manifest.get(kind, {}).items()]:
             if isinstance(wanted, dict) and "path" in wanted:
                 assert name in names and wanted["version"] == version, (folder, name)
