@@ -53,7 +53,7 @@ fn float64_on_the_gpu_names_the_cpu() -> Result<()> {
 #[test]
 fn sizes_whose_product_is_no_number() -> Result<()> {
     for device in DEVICES {
-        let x = create::zeros(&[1, 1, 0], None, Some(device))?.expand(&[1 << 40, 1 << 40, 0])?;
+        let x = create::zeros(&[1, 1, 0], None, Some(device))?.expand(&[1_i64 << 40, 1 << 40, 0])?;
         assert!(matches!(*says(x.flatten(0, 1), &["flatten", "too many elements"]), Error::Runtime { .. }));
         assert_eq!(x.flatten(0, 2)?.shape(), [0]);
         assert_eq!(x.unsqueeze(0)?.diagonal(1, 1, 2)?.shape(), [1, 0, (1 << 40) - 1]);
