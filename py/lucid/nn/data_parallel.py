@@ -32,6 +32,46 @@ class _Sink(Function):
         return (None, *grads)
 
 
+_ENDED_EARLY = "DistributedDataParallel.join: a process has no inputs any more, while others have"
+
+
+class _Join:
+    """What processes with different numbers of inputs tell one another before each pass."""
+
+    def __init__(self, group: Any, by_all: bool, throws: bool) -> None:
+        self.group, self.by_all, self.throws = group, by_all, throws
+        # By how much sums are divided, and whose buffers count.
+        self.divisor, self.source = group.size(), 0
+
+    def _exchange(self, begins: bool, sync: bool, shares: bool) -> tuple[int, bool, bool]:
+        size = self.group.size()
+        numbers = [int(sync), int(shares), *(int(begins and i == self.group.rank()) for i in range(size))]
+        with lucid.no_grad():
+            t = lucid.tensor(numbers, dtype=lucid.int64, device="cpu")
+            work = self.group.native.begin("all_reduce", t, "SUM", 0, None, self.group.timeout)
+        found = work.wait().tolist()
+        going = [i for i in range(size) if found[2 + i]]
+        self.divisor = size if self.by_all or not going else len(going)
+        self.source = going[0] if going else 0
+        return len(going), bool(found[0]), bool(found[1])
+
+    def announce(self, sync: bool, shares: bool) -> None:
+        """Says that this process begins a pass, and what it will send."""
+        going, _, _ = self._exchange(True, sync, shares)
+        if self.throws and going < self.group.size():
+            raise errors.RuntimeError(_ENDED_EARLY)
+
+    def look(self) -> tuple[int, bool, bool]:
+        """How many begin a pass, and what they will send, asked by one that begins none."""
+        return self._exchange(False, False, False)
+
+    def longest(self, last: bool) -> int:
+        """The highest rank of those that went on longest."""
+        group = self.group
+        mine = lucid.tensor(group.rank() if last else -1, device="cpu")
+        return int(group.native.begin("all_reduce", mine, "MAX", 0, None, group.timeout).wait().item())
+
+
 class GradBucket:
     """Gradients that travel together: what a communication hook gets.
 
@@ -187,6 +227,7 @@ class DistributedDataParallel(Module):
         names = {id(p): n for n, p in named}
         params = [p for _, p in named]
         self.__dict__["_names"] = names
+        self.__dict__["_join"] = None
         self.__dict__["_buckets"] = self._split(params)
         self.__dict__["_place"] = {id(p): b for b, bucket in enumerate(self._buckets) for p in bucket}
         if init_sync:
@@ -229,8 +270,8 @@ class DistributedDataParallel(Module):
                     f"{odd[0]} and {odd[1]}"
                 )
 
-    def _send_state(self, tensors: list[Tensor]) -> None:
-        """Overwrites the tensors by rank 0's; those of one dtype and device travel as one."""
+    def _send_state(self, tensors: list[Tensor], source: int = 0) -> None:
+        """Overwrites the tensors by those of a rank; those of one dtype and device travel as one."""
         kinds: dict[Any, list[Tensor]] = {}
         for t in tensors:
             kinds.setdefault((str(t.dtype), str(t.device)), []).append(t.detach())
@@ -238,7 +279,7 @@ class DistributedDataParallel(Module):
             for same in kinds.values():
                 flat = lucid.cat([t.reshape(-1) for t in same])
                 group = self.process_group
-                group.native.begin("broadcast", flat, "SUM", 0, flat, group.timeout).wait()
+                group.native.begin("broadcast", flat, "SUM", source, flat, group.timeout).wait()
                 at = 0
                 for t in same:
                     t.copy_(flat[at : at + t.numel()].reshape(t.shape))
@@ -257,10 +298,13 @@ class DistributedDataParallel(Module):
         if sync:
             # What an earlier pass left behind, which an error ended.
             self._reset()
-        if self.broadcast_buffers and self.training and self.require_backward_grad_sync:
+        shares = self.broadcast_buffers and self.training and self.require_backward_grad_sync
+        if self._join is not None:
+            self._join.announce(sync, shares)
+        if shares:
             buffers = self._shared_buffers()
             if buffers:
-                self._send_state(buffers)
+                self._send_state(buffers, 0 if self._join is None else self._join.source)
         out = self.module(*inputs, **kwargs)
         if not sync:
             return out
@@ -307,7 +351,7 @@ class DistributedDataParallel(Module):
             ]
             flat = lucid.cat(parts) if len(parts) > 1 else parts[0].clone()
             if self._hook is None:
-                flat = flat.div_(group.size())
+                flat = flat.div_(group.size() if self._join is None else self._join.divisor)
                 self._works.append(group.native.begin("all_reduce", flat, "SUM", 0, flat, group.timeout))
             else:
                 state, hook = self._hook
@@ -349,6 +393,64 @@ class DistributedDataParallel(Module):
                             p.grad.detach().copy_(part)
         finally:
             self._reset()
+
+    def _shadow(self, sync: bool, shares: bool) -> None:
+        """A pass of this process that has no inputs any more, for the sake of those that have."""
+        if shares and self._join is not None and (buffers := self._shared_buffers()):
+            self._send_state(buffers, self._join.source)
+        if not sync:
+            return
+        self._reset()
+        try:
+            for i in range(len(self._buckets)):
+                self._launch(i)
+            if self.find_unused_parameters:
+                count = sum(len(bucket) for bucket in self._buckets)
+                flags = lucid.zeros(count, dtype=lucid.uint8, device="cpu")
+                group = self.process_group
+                group.native.begin("all_reduce", flags, "MAX", 0, None, group.timeout).wait()
+            for work in self._works:
+                work.wait()
+        finally:
+            self._reset()
+
+    @contextlib.contextmanager
+    def join(
+        self,
+        divide_by_initial_world_size: bool = True,
+        enable: bool = True,
+        throw_on_early_termination: bool = False,
+    ) -> Iterator[None]:
+        """A block in which processes may have different numbers of inputs.
+
+        One that has left its loop takes part in the others' passes with gradients of zero, until all have left theirs;
+        then all take the parameters and buffers of a process that went on longest.
+
+        Args:
+            divide_by_initial_world_size: Whether sums of gradients are divided by the number of all processes, rather
+                than by that of those which still have inputs.
+            enable: Whether the block does anything.
+            throw_on_early_termination: Whether it is an error on all processes when one has no inputs any more.
+
+        Raises:
+            RuntimeError: One has none, with `throw_on_early_termination`.
+        """
+        if not enable or self.process_group.size() == 1:
+            yield
+            return
+        joined = _Join(self.process_group, divide_by_initial_world_size, throw_on_early_termination)
+        self.__dict__["_join"] = joined
+        try:
+            yield
+            last = True
+            while (going := joined.look())[0]:
+                last = False
+                if throw_on_early_termination:
+                    raise errors.RuntimeError(_ENDED_EARLY)
+                self._shadow(*going[1:])
+            self._send_state([*self.module.parameters(), *self._shared_buffers()], joined.longest(last))
+        finally:
+            self.__dict__["_join"] = None
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:

@@ -65,6 +65,10 @@ def test_training_is_that_of_one_process(tmp_path: Path) -> None:
     succeeded(2, "check_training.py", "train", str(tmp_path))
 
 
+def test_powersgd_and_uneven_inputs() -> None:
+    succeeded(2, "check_data_parallel.py")
+
+
 def test_checkpoints_of_4_processes_are_read_by_2_and_by_one(tmp_path: Path) -> None:
     import lucid.distributed.checkpoint as dcp
 
