@@ -1,16 +1,24 @@
-//! What language models come with: GGUF files, tokenizers, chat templates, constraints and a server's HTTP side.
+//! Language models: a decoder, GGUF files, tokenizers, chat templates, constraints and a server's HTTP side.
 //!
-//! Depends on `tensor` and `io`. The models themselves are modules of Python's `lucid.llm`, made of this crate's ops.
+//! Depends on `tensor` and `io`. The decoder infers; Python's `lucid.llm` trains too, has mixtures of experts, and shares
+//! the rotations and the sampling that are here.
 //! Invariant: a file of any bytes gives an error or what it says, never a panic.
 
 pub mod blocks;
+pub mod config;
 #[cfg(feature = "llm")]
 pub mod constraint;
+pub mod decoder;
 pub mod gguf;
 pub mod gguf_writer;
 #[cfg(feature = "serve")]
 pub mod http;
+pub mod rope;
+pub mod sampling;
 #[cfg(feature = "llm")]
 pub mod template;
 #[cfg(feature = "llm")]
+pub mod text;
+#[cfg(feature = "llm")]
 pub mod tokenizer;
+pub mod weights;

@@ -25,6 +25,7 @@ mod functions;
 mod graph;
 mod graph_file;
 mod llm;
+mod llm_decoder;
 mod llm_serve;
 mod metal;
 mod module_attributes;
@@ -80,6 +81,7 @@ fn extension(m: &Bound<'_, PyModule>) -> PyResult<()> {
     graph_file::register(m)?;
     schema::register(m)?;
     llm::register(m)?;
+    llm_decoder::register(m)?;
     llm_serve::register(m)?;
     functions::register_exit(m)?;
     publish(m)

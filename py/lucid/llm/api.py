@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
 import time
 import uuid
@@ -330,9 +331,15 @@ def prompts_of(value: Any, name: str, tokenizer: Tokenizer) -> list[list[int]]:
 
 
 def embedding_data(vectors: list[list[float]], base64: bool) -> list[dict[str, Any]]:
-    """Vectors as `/v1/embeddings` gives them."""
+    """Vectors as `/v1/embeddings` gives them. Raises ValueError for what are no lists of finite numbers of float32."""
 
     def value(row: list[float]) -> Any:
-        return b64encode(struct.pack(f"<{len(row)}f", *row)).decode() if base64 else row
+        try:
+            if not all(math.isfinite(x) for x in row):
+                raise errors.ValueError("embedding_data: a vector has numbers that are not finite")
+            packed = struct.pack(f"<{len(row)}f", *row)
+        except (TypeError, struct.error, OverflowError) as e:
+            raise errors.ValueError(f"embedding_data: expected lists of numbers of float32: {e}") from None
+        return b64encode(packed).decode() if base64 else row
 
     return [{"object": "embedding", "index": i, "embedding": value(row)} for i, row in enumerate(vectors)]

@@ -1,5 +1,7 @@
 """Rotary position embeddings: frequencies with the scalings of long contexts, and the rotation.
 
+Both are the engine's, so that its own decoder has the same.
+
 Reference:
     J. Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021; B. Peng et al., "YaRN", 2023;
     Y. Ding et al., "LongRoPE", 2024.
@@ -8,11 +10,12 @@ Reference:
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from typing import Any
 
 import lucid
-from lucid import Tensor, errors
+from lucid import _C, Tensor, errors
 from lucid.llm.config import Config
 
 
@@ -28,72 +31,14 @@ def frequencies(config: Config, length: int = 0) -> tuple[list[float], float]:
 
     `length` is the text's number of tokens, on which those of `longrope` and `dynamic` depend.
     """
-    dim, theta = config.rotary_dim, config.rope_theta
-    plain = [theta ** -(i / dim) for i in range(0, dim, 2)]
-    scaling = config.rope_scaling
-    kind = "default" if scaling is None else scaling.get("rope_type", "default")
-    if scaling is None or kind == "default":
-        return plain, 1.0
-    if kind == "linear":
-        factor = _number(scaling, "factor")
-        return [f / factor for f in plain], 1.0
-    if kind == "dynamic":
-        factor, context = _number(scaling, "factor"), float(config.max_position_embeddings)
-        base = theta * (factor * max(length, context) / context - (factor - 1)) ** (dim / (dim - 2))
-        return [base ** -(i / dim) for i in range(0, dim, 2)], 1.0
-    if kind == "llama3":
-        factor, low, high = (_number(scaling, n) for n in ("factor", "low_freq_factor", "high_freq_factor"))
-        context = _number(scaling, "original_max_position_embeddings")
-        made = []
-        for f in plain:
-            length = 2 * math.pi / f
-            if length < context / high:
-                made.append(f)
-            elif length > context / low:
-                made.append(f / factor)
-            else:
-                smooth = (context / length - low) / (high - low)
-                made.append((1 - smooth) * f / factor + smooth * f)
-        return made, 1.0
-    if kind == "yarn":
-        context = _number(scaling, "original_max_position_embeddings", config.max_position_embeddings)
-        factor = _number(scaling, "factor", config.max_position_embeddings / context)
-        fast, slow = _number(scaling, "beta_fast", 32), _number(scaling, "beta_slow", 1)
-
-        def index(rotations: float) -> float:
-            return dim * math.log(context / (rotations * 2 * math.pi)) / (2 * math.log(theta))
-
-        low_at, high_at = index(fast), index(slow)
-        if scaling.get("truncate", True):
-            low_at, high_at = float(math.floor(low_at)), float(math.ceil(high_at))
-        low_at, high_at = max(low_at, 0.0), min(high_at, dim - 1.0)
-        span = max(high_at - low_at, 0.001)
-        made = []
-        for i, f in enumerate(plain):
-            ramp = min(max((i - low_at) / span, 0.0), 1.0)
-            made.append(f / factor * ramp + f * (1 - ramp))
-        attention = scaling.get("attention_factor")
-        if attention is None:
-            mscale, all_dim = scaling.get("mscale"), scaling.get("mscale_all_dim")
-            attention = _yarn_scale(factor, 1.0)
-            if mscale and all_dim:
-                attention = _yarn_scale(factor, float(mscale)) / _yarn_scale(factor, float(all_dim))
-        return made, float(attention)
-    if kind in ("longrope", "su"):
-        context = _number(scaling, "original_max_position_embeddings")
-        factors = scaling.get("long_factor" if length > context else "short_factor")
-        if not isinstance(factors, list) or len(factors) != len(plain):
-            raise errors.ValueError(f"config: rope_scaling needs long_factor and short_factor of {len(plain)} numbers")
-        factor = config.max_position_embeddings / context
-        attention = scaling.get("attention_factor")
-        if attention is None:
-            attention = 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(context))
-        return [f / float(by) for f, by in zip(plain, factors, strict=True)], float(attention)
-    raise errors.ValueError(f"config: rope_scaling of type {kind!r} is not known")
-
-
-def _yarn_scale(factor: float, by: float) -> float:
-    return 1.0 if factor <= 1 else 0.1 * by * math.log(factor) + 1.0
+    try:
+        scaling = json.dumps(config.rope_scaling)
+    except (TypeError, ValueError, RecursionError) as e:
+        raise errors.ValueError(f"config: rope_scaling has no JSON form: {e}") from None
+    made: tuple[list[float], float] = _C._rope_frequencies(
+        config.rotary_dim, config.rope_theta, config.max_position_embeddings, scaling, length
+    )
+    return made
 
 
 class Rope:
@@ -146,10 +91,5 @@ class Rope:
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """`x` (B, H, L, D) with its first elements rotated: pairs are `i` and `i + dim / 2`."""
-    half = cos.shape[-1]
-    cos, sin = cos.to(x.dtype), sin.to(x.dtype)
-    a, b = x[..., :half], x[..., half : 2 * half]
-    parts = [a * cos - b * sin, b * cos + a * sin]
-    if 2 * half < x.shape[-1]:
-        parts.append(x[..., 2 * half :])
-    return lucid.cat(parts, -1)
+    made: Tensor = _C._rope_rotate(x, cos, sin)
+    return made

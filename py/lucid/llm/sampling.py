@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import lucid
-from lucid import Tensor, errors
+from lucid import _C, Tensor, errors
 
 
 @dataclasses.dataclass
@@ -90,22 +90,8 @@ class Sampler:
 
     def scores(self, logits: Tensor) -> Tensor:
         """Log-probabilities (B, V), up to a constant, of what may be drawn; minus infinity for the rest."""
-        logits = logits.to(lucid.float32) / self.temperature
-        if self.top_k and self.top_k < logits.shape[-1]:
-            least = logits.topk(self.top_k, -1)[0][:, -1:]
-            logits = logits.masked_fill(logits < least, float("-inf"))
-        if self.min_p > 0:
-            probabilities = logits.softmax(-1)
-            least = probabilities.amax(-1, keepdim=True) * self.min_p
-            logits = logits.masked_fill(probabilities < least, float("-inf"))
-        if self.top_p < 1:
-            ordered, order = logits.sort(-1, descending=True)
-            probabilities = ordered.softmax(-1)
-            # A token stays if those before it have not reached top_p; the best one always does.
-            drop = probabilities.cumsum(-1) - probabilities >= self.top_p
-            drop = lucid.zeros_like(drop).scatter(1, order, drop)
-            logits = logits.masked_fill(drop, float("-inf"))
-        return logits
+        made: Tensor = _C._sampling_scores(logits, self.temperature, self.top_k, self.top_p, self.min_p)
+        return made
 
     def __call__(self, logits: Tensor) -> Tensor:
         """One token (B,) for each row of logits (B, V)."""

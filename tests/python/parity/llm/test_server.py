@@ -22,6 +22,7 @@ import numpy as np
 import openai
 import pytest
 from lucid import llm
+from lucid.llm import api
 from lucid.llm.server import Server
 
 from tests.python.parity.llm.letters import letters, small
@@ -131,6 +132,10 @@ def test_completions_and_embeddings(model: llm.CausalLM, serve: Callable[..., Se
             with lucid.no_grad():
                 hidden = model.hidden(lucid.tensor([letters().encode(text)])).mean(1)[0].numpy()
             np.testing.assert_allclose(vector.embedding, hidden / np.linalg.norm(hidden), **within("near zero"))
+    for bad in ([["x"]], [[1e300]], [[float("nan")]], [[None]], [3]):
+        for base64 in (False, True):
+            with pytest.raises(ValueError, match="embedding_data"):
+                api.embedding_data(bad, base64)
 
 
 def test_constrained_output_and_tools(model: llm.CausalLM, serve: Callable[..., Server]) -> None:

@@ -1,0 +1,145 @@
+"""The crate's decoder: logits and tokens of `transformers` and of Python's models, caches, sampling, refusals."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from itertools import pairwise
+from pathlib import Path
+
+import lucid
+import numpy as np
+import pytest
+import torch
+from lucid import _C, llm
+from lucid.llm.gguf_export import save_gguf
+
+from tests.python.parity.llm.models import MODELS, make, prompts
+
+DENSE = [name for name in MODELS if name not in ("mixtral", "qwen3-moe")]
+
+
+@pytest.mark.parametrize("name", DENSE)
+def test_logits_and_greedy_tokens_are_those_of_transformers(name: str, tmp_path: Path) -> None:
+    theirs = make(name, tmp_path)
+    row = prompts(28)[0]
+    # Beyond 24 tokens longrope has other frequencies, and transformers reads the whole text anew.
+    new = 16 if "longrope" in name else 20
+    with torch.no_grad():
+        wanted = theirs(torch.tensor([row])).logits[0, -1].numpy()
+        ids = theirs.generate(
+            torch.tensor([row[:8]]), max_new_tokens=new, do_sample=False, eos_token_id=None, pad_token_id=0
+        )[0, 8:].tolist()
+    for device in ("cpu", "gpu"):
+        engine = _C._Decoder(tmp_path, device)
+        # At once, and through a cache. Where frequencies depend on a text's length, a cache has those of its time.
+        whole, pieces = (0, 28), (0, 9, 10, 11, 17, 28)
+        for cuts in (whole,) if "dynamic" in name or "longrope" in name else (whole, pieces):
+            got = engine.logits([row[a:b] for a, b in pairwise(cuts)])
+            np.testing.assert_allclose(got.cpu().numpy(), wanted, atol=1e-4, rtol=1e-4)
+    if 2 not in ids:
+        assert _C._Decoder(tmp_path, "cpu").generate(row[:8], new)[0] == ids
+    model = llm.load_model(tmp_path, "gpu")
+    assert _C._Decoder(tmp_path, "gpu").generate(row[:6], 12)[0] == llm.generate(model, [row[:6]], 12)[0].tokens
+
+
+@pytest.mark.parametrize("name", ["llama3", "llama-yarn", "mistral", "qwen3", "gemma2", "phi3", "phi3-longrope"])
+def test_gguf_files_and_quantised_folders(name: str, tmp_path: Path) -> None:
+    # A GGUF file has no key for that number.
+    make(name, tmp_path / "dense", **({"query_pre_attn_scalar": 16} if name == "gemma2" else {}))
+    row = prompts(12)[0]
+
+    def same(path: Path) -> None:
+        with lucid.no_grad():
+            wanted = llm.load_model(path)(lucid.tensor([row]))[0, -1].float().numpy()
+        got = _C._Decoder(path, "cpu").logits([row[:7], row[7:]])
+        np.testing.assert_allclose(got.float().numpy(), wanted, atol=1e-4, rtol=1e-4)
+
+    model = llm.load_model(tmp_path / "dense")
+    for form in ("F32", "F16", "Q8_0", "Q4_1"):
+        save_gguf(model, tmp_path / "model.gguf", form)
+        same(tmp_path / "model.gguf")
+    lucid.quantization.quantize(model, 4, 32)
+    llm.save_model(model, tmp_path / "packed")
+    same(tmp_path / "packed")
+    mode = json.loads((tmp_path / "packed" / "config.json").read_text())
+    mode["quantization"]["mode"] = "unheard-of"
+    (tmp_path / "packed" / "config.json").write_text(json.dumps(mode))
+    with pytest.raises(lucid.errors.NotImplementedError, match="unheard-of"):
+        _C._Decoder(tmp_path / "packed", "cpu")
+
+
+def test_the_same_seed_draws_the_tokens_of_python(tmp_path: Path) -> None:
+    make("llama3", tmp_path)
+    model, row = llm.load_model(tmp_path), prompts(6)[0]
+    for settings in ({"top_k": 12}, {"top_p": 0.7}, {"min_p": 0.1, "top_k": 40, "top_p": 0.95}, {}):
+        sampler = llm.Sampler(temperature=0.8, seed=5, **settings)
+        wanted = llm.generate(model, [row], 24, sampler=sampler)[0].tokens
+        got = _C._Decoder(tmp_path, "cpu").generate(
+            row, 24, temperature=0.8, **settings, generator=lucid.Generator(seed=5)
+        )
+        assert got[0] == wanted
+
+
+def test_caches_grow_and_forget_what_no_window_reaches(tmp_path: Path) -> None:
+    make("mistral", tmp_path, max_position_embeddings=2048)
+    engine, model = _C._Decoder(tmp_path, "cpu"), llm.load_model(tmp_path)
+    row = prompts(1100)[0]
+    with lucid.no_grad():
+        wanted = model(lucid.tensor([row]))[0, -1].numpy()
+    steps = [row[:300], *([t] for t in row[300:860]), row[860:]]
+    np.testing.assert_allclose(engine.logits(steps).numpy(), wanted, atol=1e-4, rtol=1e-4)
+    # Two buffers of float32 in each of three layers; a window of 6 tokens leaves room for 256, not for all.
+    _, held = engine.generate([5], 900)
+    assert held <= 3 * 2 * 2 * 32 * 4 * 512
+
+
+def test_refusals(tmp_path: Path) -> None:
+    folder = tmp_path / "llama2"
+    make("llama2", folder)
+    engine = _C._Decoder(folder, "cpu")
+    for tokens, words in (
+        ([[96]], "tokens must be"),
+        ([[]], "tokens must be"),
+        ([[1] * 129], "context"),
+        ([[1] * 100, [1] * 29], "context"),
+        ([], "no tokens"),
+    ):
+        with pytest.raises(lucid.errors.ValueError, match=words):
+            engine.logits(tokens)
+    with pytest.raises(lucid.errors.ValueError, match="context"):
+        engine.generate([1, 2], 127)
+    for bad in ({"temperature": -1.0}, {"temperature": float("nan")}, {"top_p": 0.0}, {"min_p": 2.0}):
+        with pytest.raises(lucid.errors.ValueError, match=next(iter(bad))):
+            engine.generate([1, 2], 3, **bad)
+    make("mixtral", tmp_path / "mixtral")
+    with pytest.raises(lucid.errors.NotImplementedError, match="mixtral"):
+        _C._Decoder(tmp_path / "mixtral", "cpu")
+    text = (folder / "config.json").read_text()
+    for old, new in (
+        ('"vocab_size": 96', '"vocab_size": 97'),
+        ('"vocab_size": 96', '"vocab_size": -1'),
+        ('"hidden_size": 64', '"hidden_size": 0'),
+        ('"num_hidden_layers": 3', '"num_hidden_layers": 2'),
+        ('"num_hidden_layers": 3', '"num_hidden_layers": 4'),
+        ('"num_attention_heads": 4', '"num_attention_heads": 3'),
+        ('"rms_norm_eps": 1e-06', '"rms_norm_eps": "x"'),
+        ('"rope_type": "default"', '"rope_type": "odd"'),
+        ("{", "["),
+    ):
+        assert old in text
+        (folder / "config.json").write_text(text.replace(old, new, 1))
+        with pytest.raises(lucid.errors.LucidError):
+            _C._Decoder(folder, "cpu")
+    (folder / "config.json").write_text(text)
+    shards = sorted(folder.glob("model-*.safetensors"))
+    whole = shards[0].read_bytes()
+    shards[0].write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(lucid.errors.FileError):
+        _C._Decoder(folder, "cpu")
+    shards[0].unlink()
+    with pytest.raises(lucid.errors.FileError, match="shard is missing"):
+        _C._Decoder(folder, "cpu")
+    shutil.rmtree(folder)
+    with pytest.raises(lucid.errors.FileNotFoundError):
+        _C._Decoder(folder, "cpu")
