@@ -1,7 +1,10 @@
 //! Generates text with a language model: a Hugging Face folder, or a GGUF file.
 //!
 //! `cargo run --release --features llm --example llama -- --model DIR_OR_GGUF [--prompt TEXT | --chat TEXT [--system TEXT]]
-//! [--max-tokens N] [--temperature T] [--top-k N] [--top-p P] [--min-p P] [--seed N] [--device cpu|gpu]`
+//! [--max-tokens N] [--temperature T] [--top-k N] [--top-p P] [--min-p P] [--seed N] [--device cpu|gpu]
+//! [--activations int8|float]`
+//!
+//! On the CPU activations are rounded to 8 bits unless `--activations float` is given.
 
 use lucid::llm::decoder::{Cache, Decoder};
 use lucid::llm::sampling::Settings;
@@ -21,6 +24,7 @@ struct Options {
     settings: Settings,
     generator: Option<Generator>,
     device: Device,
+    rounds: Option<bool>,
 }
 
 fn wrong(why: String) -> Box<Error> {
@@ -37,6 +41,7 @@ fn options() -> Result<Options> {
         settings: Settings::default(),
         generator: None,
         device: Device::Cpu,
+        rounds: None,
     };
     let mut given = std::env::args().skip(1);
     while let Some(name) = given.next() {
@@ -58,6 +63,8 @@ fn options() -> Result<Options> {
                 generator.manual_seed(count()? as u64);
                 made.generator = Some(generator);
             }
+            "--activations" if value == "int8" => made.rounds = Some(true),
+            "--activations" if value == "float" => made.rounds = Some(false),
             "--device" if value == "gpu" => made.device = Device::Gpu,
             "--device" if value == "cpu" => made.device = Device::Cpu,
             _ => return Err(wrong(format!("{name} {value} is not understood"))),
@@ -72,7 +79,8 @@ fn options() -> Result<Options> {
 fn main() -> Result<()> {
     let given = options()?;
     let started = Instant::now();
-    let (model, texts) = (Decoder::load(&given.model, given.device)?, Texts::load(&given.model)?);
+    let rounds = given.rounds.unwrap_or(given.device == Device::Cpu);
+    let (model, texts) = (Decoder::load_with(&given.model, given.device, rounds)?, Texts::load(&given.model)?);
     eprintln!("{:.1} MB of weights in {:.1} s", model.bytes() as f64 / 1e6, started.elapsed().as_secs_f64());
     let prompt = match &given.chat {
         Some(text) => {

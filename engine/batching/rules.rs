@@ -135,7 +135,10 @@ pub(super) fn leading(prim: Prim, x: &[Input<'_>], size: usize, out: Meta) -> Re
 
 /// Weights that are not batched take samples as rows more; each with its own has no kernel.
 fn quantized(op: QuantizedOp, x: &[Input<'_>], size: usize, out: Meta) -> Result<Tensor> {
-    let products = matches!(op, QuantizedOp::QuantizedMatmul { .. } | QuantizedOp::GatherQmm { .. });
+    let products = matches!(
+        op,
+        QuantizedOp::QuantizedMatmul { .. } | QuantizedOp::DynamicMatmul { .. } | QuantizedOp::GatherQmm { .. }
+    );
     if !products {
         return leading(Prim::Quantized(op), x, size, out);
     }
@@ -144,7 +147,8 @@ fn quantized(op: QuantizedOp, x: &[Input<'_>], size: usize, out: Meta) -> Result
         return Err(Error::not_implemented(op.name(), why));
     }
     let first = batched(&x[0], size)?;
-    apply1(Prim::Quantized(op), &[&first, x[1].value, x[2].value, x[3].value], out)
+    let all: Vec<&Tensor> = std::iter::once(&first).chain(x[1..].iter().map(|x| x.value)).collect();
+    apply1(Prim::Quantized(op), &all, out)
 }
 
 /// Each sample's weight and bias are its own: the steps, with the batch as data.

@@ -134,8 +134,8 @@ fn windows(kind: &str, keys: &Keys<'_>, layers: usize) -> Result<Vec<Option<usiz
     let pattern = keys.size_or("sliding_window_pattern", 6)?;
     let first = json["max_window_layers"].as_u64().unwrap_or(0);
     let has = |i: usize| match kind {
-        "gemma2" => i % 2 == 0,
-        "gemma3_text" => (i + 1) % pattern != 0,
+        "gemma2" => i.is_multiple_of(2),
+        "gemma3_text" => !(i + 1).is_multiple_of(pattern),
         "mistral" | "phi3" => true,
         "qwen2" | "qwen3" => keys.is("use_sliding_window") && i as u64 >= first,
         _ => false,
@@ -203,7 +203,7 @@ impl Config {
         let layers = keys.size("num_hidden_layers")?;
         let kv_heads = keys.size_or("num_key_value_heads", heads)?;
         let head_dim = keys.size_or("head_dim", hidden_size / heads)?;
-        if heads % kv_heads != 0 || head_dim == 0 {
+        if !heads.is_multiple_of(kv_heads) || head_dim == 0 {
             return Err(failed(format!("config: {heads} query heads do not share {kv_heads} key heads")));
         }
         let (theta, scaling, local) = rotations(kind, &keys)?;
@@ -216,7 +216,7 @@ impl Config {
             _ => 1.0,
         };
         let dim = (head_dim as f64 * partial) as usize;
-        if dim == 0 || dim % 2 != 0 || dim > head_dim {
+        if dim == 0 || !dim.is_multiple_of(2) || dim > head_dim {
             return Err(failed(format!("config: {dim} elements of heads of {head_dim} cannot be rotated in pairs")));
         }
         let rope = Angles { dim, theta, context: positions, scaling };
@@ -368,7 +368,7 @@ impl Config {
         }
         let mut config = Config::from_json(&Json::Object(made))?;
         if let Some(dim) = number("rope.dimension_count").as_u64() {
-            if dim == 0 || dim % 2 != 0 || dim > config.head_dim as u64 {
+            if dim == 0 || !dim.is_multiple_of(2) || dim > config.head_dim as u64 {
                 return Err(failed(format!(
                     "config: {dim} elements of heads of {} cannot be rotated",
                     config.head_dim

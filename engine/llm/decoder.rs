@@ -216,8 +216,21 @@ impl Decoder {
     /// [`Error::Io`] for files that are missing or damaged, [`Error::InvalidValue`] for what does not fit together, and
     /// [`Error::NotImplemented`] for architectures that are not read here.
     pub fn load(path: impl AsRef<Path>, device: Device) -> Result<Decoder> {
+        Decoder::load_with(path, device, false)
+    }
+
+    /// The same; if `rounds`, activations are rounded to 8 bits before products with quantised matrices of 4 or 8 bits and
+    /// with ggml's blocks, which then stay as they are in the file. The CPU is much faster so.
+    ///
+    /// # Errors
+    /// As [`load`](Decoder::load), and [`Error::InvalidValue`] where it is asked for on a GPU.
+    pub fn load_with(path: impl AsRef<Path>, device: Device, rounds: bool) -> Result<Decoder> {
         let path = path.as_ref();
-        let (config, mut tensors) = if path.is_dir() { of_folder(path, device) } else { of_gguf(path, device) }?;
+        if rounds && device != Device::Cpu {
+            return Err(failed("activations of 8 bits are the CPU's"));
+        }
+        let of = if path.is_dir() { of_folder } else { of_gguf };
+        let (config, mut tensors) = of(path, device, rounds)?;
         let (t, c) = (&mut tensors, &config);
         let embed = t.matrix("model.embed_tokens", c.vocab_size, c.hidden_size, false)?;
         let layers = (0..c.layers()).map(|i| Layer::of(t, c, i)).collect::<Result<Vec<_>>>()?;

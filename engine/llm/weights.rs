@@ -3,7 +3,7 @@
 //! Depends on `blocks`, `config`, `gguf` and `io`. Names are Hugging Face's. Invariant: every tensor of a file is used, and
 //! has the shape that the configuration says; anything else is an error.
 
-use super::blocks;
+use super::blocks::{self, Kind};
 use super::config::Config;
 use super::gguf::Gguf;
 use crate::io::{header, header_len};
@@ -16,6 +16,8 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 const OP: &str = "llm";
+/// Blocks that are kept as they are where activations are rounded.
+const KEPT: [Kind; 5] = [Kind::Q4_0, Kind::Q8_0, Kind::Q4_K, Kind::Q5_K, Kind::Q6_K];
 /// Bytes that a file of settings may have.
 const LONGEST: u64 = 1 << 28;
 
@@ -38,6 +40,14 @@ enum Weight {
         parts: [Tensor; 3],
         group: i64,
         bits: i64,
+        /// Are activations rounded to 8 bits for it?
+        rounds: bool,
+    },
+    /// ggml's blocks as bytes (rows, bytes of a row), for which activations are rounded.
+    Blocks {
+        bytes: Tensor,
+        kind: Kind,
+        columns: usize,
     },
 }
 
@@ -49,11 +59,21 @@ impl Matrix {
     pub fn product(&self, x: &Tensor) -> Result<Tensor> {
         match &self.weight {
             Weight::Dense(w) => nn::linear(x, w, self.bias.as_ref()),
-            Weight::Affine { parts: [w, scales, biases], group, bits } => {
-                let y = quantized::quantized_matmul(x, w, scales, biases, true, *group, *bits)?;
-                self.bias.as_ref().map_or(Ok(y.clone()), |bias| &y + bias)
+            Weight::Affine { parts: [w, scales, biases], group, bits, rounds: false } => {
+                self.biased(quantized::quantized_matmul(x, w, scales, biases, true, *group, *bits)?)
+            }
+            Weight::Affine { parts: [w, scales, biases], group, bits, rounds: true } => {
+                let (packing, sides) = (if *bits == 4 { "affine4" } else { "affine8" }, (Some(scales), Some(biases)));
+                self.biased(quantized::dynamic_quantized_matmul(x, w, packing, sides.0, sides.1, *group)?)
+            }
+            Weight::Blocks { bytes, kind, .. } => {
+                self.biased(quantized::dynamic_quantized_matmul(x, bytes, kind.name(), None, None, 32)?)
             }
         }
+    }
+
+    fn biased(&self, y: Tensor) -> Result<Tensor> {
+        self.bias.as_ref().map_or(Ok(y.clone()), |bias| &y + bias)
     }
 
     /// Rows by their numbers, as floats.
@@ -63,9 +83,13 @@ impl Matrix {
     pub fn rows(&self, numbers: &Tensor) -> Result<Tensor> {
         match &self.weight {
             Weight::Dense(w) => w.index_select(0, numbers),
-            Weight::Affine { parts, group, bits } => {
+            Weight::Affine { parts, group, bits, .. } => {
                 let of = |t: &Tensor| t.index_select(0, numbers);
                 quantized::dequantize_affine(&of(&parts[0])?, &of(&parts[1])?, &of(&parts[2])?, *group, *bits)
+            }
+            Weight::Blocks { bytes, kind, columns } => {
+                let rows = bytes.index_select(0, numbers)?.reshape(&[-1])?;
+                blocks::dequantize(&rows, *kind, &[numbers.numel(), *columns])
             }
         }
     }
@@ -76,6 +100,7 @@ impl Matrix {
         let weight = match &self.weight {
             Weight::Dense(w) => of(w),
             Weight::Affine { parts, .. } => parts.iter().map(of).sum(),
+            Weight::Blocks { bytes, .. } => of(bytes),
         };
         weight + self.bias.as_ref().map_or(0, of)
     }
@@ -83,7 +108,11 @@ impl Matrix {
 
 /// Tensors by name, which are taken out one by one.
 #[derive(Default)]
-pub struct Tensors(BTreeMap<String, Tensor>);
+pub struct Tensors {
+    named: BTreeMap<String, Tensor>,
+    /// Are activations rounded to 8 bits?
+    rounds: bool,
+}
 
 impl Tensors {
     /// A tensor of that shape.
@@ -91,7 +120,7 @@ impl Tensors {
     /// # Errors
     /// Where it is missing or has another one.
     pub fn take(&mut self, name: &str, shape: &[usize]) -> Result<Tensor> {
-        let found = self.0.remove(name).ok_or_else(|| failed(format!("load: the tensor {name} is missing")))?;
+        let found = self.named.remove(name).ok_or_else(|| failed(format!("load: the tensor {name} is missing")))?;
         match found.shape() == shape {
             true => Ok(found),
             false => Err(failed(format!("load: {name} has shape {:?}, expected {shape:?}", found.shape()))),
@@ -104,7 +133,15 @@ impl Tensors {
     /// As [`take`](Tensors::take).
     pub fn matrix(&mut self, name: &str, rows: usize, columns: usize, bias: bool) -> Result<Matrix> {
         let bias = if bias { Some(self.take(&format!("{name}.bias"), &[rows])?) } else { None };
-        let Some(scales) = self.0.remove(&format!("{name}.scales")) else {
+        for kind in KEPT {
+            let Some(bytes) = self.named.remove(&format!("{name}.{}", kind.name())) else { continue };
+            if Some(bytes.numel()) != kind.bytes_of(&[rows, columns]) || bytes.shape().first() != Some(&rows) {
+                let why = format!("load: {name} has {} bytes, which do not fit ({rows}, {columns})", bytes.numel());
+                return Err(failed(why));
+            }
+            return Ok(Matrix { weight: Weight::Blocks { bytes, kind, columns }, bias });
+        }
+        let Some(scales) = self.named.remove(&format!("{name}.scales")) else {
             let weight = self.take(&format!("{name}.weight"), &[rows, columns])?;
             if !weight.dtype().is_float() {
                 return Err(failed(format!("load: {name}.weight holds {}, which no weight does", weight.dtype())));
@@ -112,9 +149,9 @@ impl Tensors {
             return Ok(Matrix { weight: Weight::Dense(weight), bias });
         };
         let groups = scales.shape().last().copied().unwrap_or(0);
-        let group = if groups > 0 && columns % groups == 0 { columns / groups } else { 0 };
+        let group = if groups > 0 && columns.is_multiple_of(groups) { columns / groups } else { 0 };
         let biases = self.take(&format!("{name}.biases"), &[rows, groups])?;
-        let weight = self.0.remove(&format!("{name}.weight"));
+        let weight = self.named.remove(&format!("{name}.weight"));
         let weight = weight.ok_or_else(|| failed(format!("load: the tensor {name}.weight is missing")))?;
         let words = weight.shape().last().copied().unwrap_or(0);
         let bits = 32 * words / columns;
@@ -123,19 +160,19 @@ impl Tensors {
         {
             return Err(failed(format!("load: {name} is quantised in a way that does not fit ({rows}, {columns})")));
         }
-        let parts = [weight, scales, biases];
-        Ok(Matrix { weight: Weight::Affine { parts, group: group as i64, bits: bits as i64 }, bias })
+        let (parts, rounds) = ([weight, scales, biases], self.rounds && matches!(bits, 4 | 8));
+        Ok(Matrix { weight: Weight::Affine { parts, group: group as i64, bits: bits as i64, rounds }, bias })
     }
 
     /// Forgets tensors whose names begin so.
     pub fn forget(&mut self, prefix: &str) {
-        self.0.retain(|name, _| !name.starts_with(prefix));
+        self.named.retain(|name, _| !name.starts_with(prefix));
     }
 
     /// # Errors
     /// Where tensors are left.
     pub fn finish(self) -> Result<()> {
-        let left: Vec<_> = self.0.into_keys().take(5).collect();
+        let left: Vec<_> = self.named.into_keys().take(5).collect();
         match left.is_empty() {
             true => Ok(()),
             false => Err(failed(format!("load: there are tensors {left:?} that the model has not"))),
@@ -153,7 +190,7 @@ impl Tensors {
         } else {
             &[]
         };
-        let mut insert = |name: String, tensor: Tensor| match self.0.insert(name.clone(), tensor) {
+        let mut insert = |name: String, tensor: Tensor| match self.named.insert(name.clone(), tensor) {
             None => Ok(()),
             Some(_) => Err(failed(format!("load: the tensor {name} is there twice"))),
         };
@@ -243,11 +280,12 @@ fn read_shard(path: &Path, device: Device, mut each: impl FnMut(&str, Tensor) ->
     Ok(())
 }
 
-/// The configuration and the tensors of a folder with `config.json` and safetensors.
+/// The configuration and the tensors of a folder with `config.json` and safetensors; `rounds` says that activations are
+/// rounded to 8 bits.
 ///
 /// # Errors
 /// [`Error::Io`] for files that are missing or damaged, and as [`Config::from_json`].
-pub fn of_folder(folder: &Path, device: Device) -> Result<(Config, Tensors)> {
+pub fn of_folder(folder: &Path, device: Device, rounds: bool) -> Result<(Config, Tensors)> {
     let json = read_json(&folder.join("config.json"))?;
     let config = Config::from_json(&json)?;
     let settings = &json["quantization"];
@@ -260,7 +298,7 @@ pub fn of_folder(folder: &Path, device: Device) -> Result<(Config, Tensors)> {
         );
         return Err(Error::not_implemented(OP, why));
     }
-    let mut tensors = Tensors::default();
+    let mut tensors = Tensors { rounds, ..Tensors::default() };
     for path in shards(folder)? {
         read_shard(&path, device, |name, tensor| {
             if name.ends_with("rotary_emb.inv_freq") {
@@ -285,12 +323,12 @@ pub fn of_folder(folder: &Path, device: Device) -> Result<(Config, Tensors)> {
 ///
 /// # Errors
 /// As [`of_folder`].
-pub fn of_gguf(path: &Path, device: Device) -> Result<(Config, Tensors)> {
+pub fn of_gguf(path: &Path, device: Device, rounds: bool) -> Result<(Config, Tensors)> {
     let mut file = Gguf::open(path)?;
     let mut config = Config::from_gguf(file.header())?;
     let permuted = matches!(config.model_type.as_str(), "llama" | "mistral");
     let entries = file.header().entries.clone();
-    let mut tensors = Tensors::default();
+    let mut tensors = Tensors { rounds, ..Tensors::default() };
     let mut longrope = BTreeMap::new();
     for entry in &entries {
         let name = entry.name.as_str();
@@ -314,8 +352,15 @@ pub fn of_gguf(path: &Path, device: Device) -> Result<(Config, Tensors)> {
             _ => None,
         };
         let placed = |t: Tensor| heads.map_or(Ok(t.clone()), |h| unpermuted(&t, h)).and_then(|t| t.to(device));
-        let packed = blocks::repacked_bits(entry.kind).is_some() && entry.shape.len() == 2;
-        if !packed {
+        let matrix = entry.shape.len() == 2;
+        if rounds && matrix && KEPT.contains(&entry.kind) {
+            let (entry, bytes) = file.bytes(name)?;
+            let shape = [entry.shape[0], bytes.len() / entry.shape[0].max(1)];
+            let name = format!("{}{}", ours.trim_end_matches("weight"), entry.kind.name());
+            tensors.put(&name, &placed(Tensor::from_bytes(&bytes, &shape, DType::U8, Device::Cpu)?)?, &config)?;
+            continue;
+        }
+        if !(matrix && blocks::repacked_bits(entry.kind).is_some()) {
             tensors.put(&ours, &placed(file.tensor(name)?.cast(DType::F32)?)?, &config)?;
             continue;
         }

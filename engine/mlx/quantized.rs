@@ -33,7 +33,10 @@ pub(super) fn quantized(op: &QuantizedOp, inputs: &[&GpuArray], out: &Meta) -> M
             let dtype = Some(convert::dtype(out.dtype)?);
             ops::dequantize(&words(w)?, &scales, Some(&biases), group, bits, MODE, None, dtype)?
         }
-        (QuantizedOp::QuantizedMatmul { .. } | QuantizedOp::GatherQmm { .. }, _) if host_kernel::takes(out.dtype) => {
+        (
+            QuantizedOp::QuantizedMatmul { .. } | QuantizedOp::DynamicMatmul { .. } | QuantizedOp::GatherQmm { .. },
+            _,
+        ) if host_kernel::takes(out.dtype) => {
             if let (QuantizedOp::GatherQmm { .. }, [x, w, _, _, lhs, rhs]) = (op, inputs) {
                 check(op, x, w, lhs, rhs)?;
             }
@@ -46,6 +49,10 @@ pub(super) fn quantized(op: &QuantizedOp, inputs: &[&GpuArray], out: &Meta) -> M
             let (x, scales, biases) = (x.value()?, scales.value()?, biases.value()?);
             let (x, scales, biases) = (x.logical()?, scales.logical()?, biases.logical()?);
             ops::quantized_matmul(&x, &words(w)?, &scales, Some(&biases), *transpose, group, bits, MODE)?
+        }
+        (QuantizedOp::DynamicMatmul { .. }, _) => {
+            let why = "GPUs have no product with rounded activations; take quantized_matmul, or the cpu";
+            return Err(Error::not_implemented(op.name(), why).into());
         }
         (QuantizedOp::GatherQmm { format, transpose }, [x, w, scales, biases, lhs, rhs]) => {
             check(op, x, w, lhs, rhs)?;

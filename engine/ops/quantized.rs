@@ -159,6 +159,73 @@ fn quantized_gradient(c: &Ctx<'_>, g: &Tensor, format: Affine, transpose: bool) 
     Ok(grads)
 }
 
+fn dynamic_body(
+    x: &Tensor,
+    w: &Tensor,
+    packing: &str,
+    scales: Option<&Tensor>,
+    biases: Option<&Tensor>,
+    group: i64,
+) -> Result<Tensor> {
+    const OP: &str = "dynamic_quantized_matmul";
+    let packing = Packing::of(OP, packing)?;
+    schema::dynamic_quantized_matmul.check(x.dtype())?;
+    if w.ndim() != 2 {
+        return Err(Error::shape(OP, "expected one quantised matrix", &[w.shape()]));
+    }
+    let format = Affine::of(OP, group, packing.bits().min(8) as i64)?;
+    let (n, outer) = match (packing.block(), scales, biases) {
+        (None, Some(scales), Some(biases)) => {
+            let n = columns(OP, w, scales, biases, format)?;
+            (n, product_columns(OP, x, w, n, true, 1)?)
+        }
+        (Some((elements, bytes)), None, None) => {
+            if w.dtype() != DType::U8 {
+                return Err(Error::dtype(OP, "expected blocks as bytes, dtype uint8", &[w.dtype()]));
+            }
+            if !w.shape()[1].is_multiple_of(bytes) {
+                let why = format!("rows are no whole blocks of {bytes} bytes");
+                return Err(Error::shape(OP, why, &[w.shape()]));
+            }
+            let n = w.shape()[1] / bytes * elements;
+            (n, product_columns(OP, x, w, n, true, 1)?)
+        }
+        _ => return Err(Error::value(OP, "scales and biases belong to affine4 and affine8, and to them alone")),
+    };
+    if n == 0 {
+        return Err(Error::shape(OP, "rows have no elements", &[w.shape()]));
+    }
+    let mut shape = Shape::from_slice(&x.shape()[..x.ndim() - 1]);
+    shape.push(outer);
+    let prim = Prim::Quantized(QuantizedOp::DynamicMatmul { packing, group: format.group });
+    let meta = Meta::new(&shape, x.dtype());
+    match (scales, biases) {
+        (Some(s), Some(b)) => dispatch::apply1(prim, &[x, w, &s.cast(x.dtype())?, &b.cast(x.dtype())?], meta),
+        _ => dispatch::apply1(prim, &[x, w], meta),
+    }
+}
+
+/// As if `x` had not been rounded.
+fn dynamic_gradient(c: &Ctx<'_>, g: &Tensor, packing: Packing, group: usize) -> Result<Grads> {
+    let Some((elements, bytes)) = packing.block() else {
+        return quantized_gradient(c, g, Affine { group, bits: packing.bits() }, true);
+    };
+    let mut grads = Grads::new();
+    grads.push(match c.needs(0) {
+        true => {
+            let w = c.x(1)?;
+            let shape = [w.shape()[0], w.shape()[1] / bytes * elements];
+            let name = Packing::ALL.iter().find(|(p, _)| *p == packing).map_or("", |(_, name)| name);
+            let kind = crate::llm::blocks::Kind::of_name(name)
+                .ok_or_else(|| Error::runtime("dynamic_quantized_matmul", "no such blocks"))?;
+            let dense = crate::llm::blocks::dequantize(&w.to(crate::Device::Cpu)?, kind, &shape)?;
+            Some(g.matmul(&dense.cast(g.dtype())?.to(g.device())?)?)
+        }
+        false => None,
+    });
+    Ok(grads)
+}
+
 /// As many indices as there are pairs, of int64.
 fn indices(op: &'static str, x: &Tensor, shape: &[usize]) -> Result<Tensor> {
     if !matches!(x.dtype(), DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64) {

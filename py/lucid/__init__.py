@@ -128,6 +128,7 @@ if TYPE_CHECKING:
     from lucid import version as version
     from lucid import xpu as xpu
     from lucid._C import dequantize_affine as dequantize_affine
+    from lucid._C import dynamic_quantized_matmul as dynamic_quantized_matmul
     from lucid._C import gather_qmm as gather_qmm
     from lucid._C import quantize_affine as quantize_affine
     from lucid._C import quantized_matmul as quantized_matmul
@@ -355,6 +356,7 @@ _NAMES = {
     "spmm": "lucid.sparse",
     "vmap": "lucid.func",
     "dequantize_affine": "lucid._C",
+    "dynamic_quantized_matmul": "lucid._C",
     "gather_qmm": "lucid._C",
     "quantize_affine": "lucid._C",
     "quantized_matmul": "lucid._C",

@@ -67,13 +67,14 @@ struct _Decoder(Decoder);
 
 #[pymethods]
 impl _Decoder {
-    /// Of a folder or a GGUF file.
+    /// Of a folder or a GGUF file; if `rounds`, activations are rounded to 8 bits.
     #[new]
-    fn new(path: &Bound<'_, PyAny>, device: &Bound<'_, PyAny>) -> PyResult<_Decoder> {
+    #[pyo3(signature = (path, device, rounds=false))]
+    fn new(path: &Bound<'_, PyAny>, device: &Bound<'_, PyAny>, rounds: bool) -> PyResult<_Decoder> {
         let py = path.py();
         let (path, device) = (path_of(path)?, device_of(device)?);
         let device = device.ok_or_else(|| errors::type_error(py, "_Decoder: expected a device"))?;
-        engine_call::long(py, || Decoder::load(&path, device)).map(_Decoder)
+        engine_call::long(py, || Decoder::load_with(&path, device, rounds)).map(_Decoder)
     }
 
     /// Bytes of its matrices.

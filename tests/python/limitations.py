@@ -140,10 +140,19 @@ VMAP_BY_MEMORY: dict[str, str] = {
     "view_as_complex": "both parts of a number must be adjacent",
 }
 
+#: Rows whose gradient is not that of what they compute, and why; finite differences do not find it.
+STRAIGHT_THROUGH: dict[str, str] = {
+    "dynamic_quantized_matmul": "rounding has steps; the gradient is that of the product with activations as they were "
+    "(tests/python/parity/llm/test_quantized_ops.py)",
+}
+
 #: Rows without a batching rule for some arguments of each sample's own: how many, from the first on, may be batched,
 #: and why the others must be shared. That `vmap` refuses those, by an error that says so, is tested.
 VMAP_SHARED: dict[str, tuple[int, str]] = {
     "quantized_matmul": (1, "samples are rows more for one quantised matrix; no kernel takes a matrix for each"),
+    "dynamic_quantized_matmul": (
+        1, "samples are rows more for one quantised matrix; no kernel takes a matrix for each"
+    ),
     "gather_qmm": (0, "indices count the leading dimensions of what all samples share; no kernel takes one more"),
 }
 

@@ -1,8 +1,9 @@
 //! Group-wise affine quantisation: packing, unpacking, and products that read packed rows.
 //!
 //! `pack` has the format, `product` the matrix products, plain Rust loops that `simd` compiles for the machine's vector
-//! instructions. Invariant: packed elements are bit by bit those of MLX.
+//! instructions, and `dynamic` those with activations of 8 bits, by the kernels of `simd::int8`. Invariant: packed elements are bit by bit those of MLX.
 
+mod dynamic;
 mod pack;
 mod product;
 
@@ -42,6 +43,25 @@ pub fn quantized(op: &QuantizedOp, inputs: &[&CpuArray], out: &Meta) -> Result<C
                     product::product(x.slice(&xs), &matrix, *transpose, y);
                     Ok(())
                 })
+            })
+        }
+        (QuantizedOp::DynamicMatmul { packing, .. }, [x, w]) => {
+            with_float!("dynamic_quantized_matmul", out.dtype, T => {
+                let (x, w) = (x.contiguous()?, w.contiguous()?);
+                let (xs, ws) = (x.read::<T>(), w.read::<u8>());
+                let rows = w.shape()[0];
+                dynamic::product::<T>(x.slice(&xs), *packing, w.slice(&ws), rows, None, out)
+            })
+        }
+        (QuantizedOp::DynamicMatmul { packing, group }, [x, w, scales, biases]) => {
+            with_float!("dynamic_quantized_matmul", out.dtype, T => {
+                let (x, w) = (x.contiguous()?, w.contiguous()?);
+                let (scales, biases) = (scales.contiguous()?, biases.contiguous()?);
+                let (xs, ws) = (x.read::<T>(), w.read::<i32>());
+                let (ss, bs) = (scales.read::<T>(), biases.read::<T>());
+                let sides = dynamic::Sides { scales: scales.slice(&ss), biases: biases.slice(&bs), group: *group };
+                let rows = w.shape()[0];
+                dynamic::product(x.slice(&xs), *packing, as_bytes(w.slice(&ws)), rows, Some(sides), out)
             })
         }
         (QuantizedOp::GatherQmm { format, transpose }, [x, w, scales, biases, lhs, rhs]) => {

@@ -16,6 +16,7 @@ pub mod exit;
 mod extremes;
 mod guards;
 mod half;
+pub mod int8;
 mod lanes;
 mod math;
 mod math32;

@@ -54,6 +54,73 @@ pub enum Part {
     Biases,
 }
 
+/// How the matrix of a product with rounded activations is packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(non_camel_case_types)] // ggml's names.
+pub enum Packing {
+    /// ggml's 4 bits, a scale for 32.
+    Q4_0,
+    /// ggml's 8 bits, a scale for 32.
+    Q8_0,
+    /// ggml's 4 bits, 6-bit scales and minimums for 32 of 256.
+    Q4K,
+    /// ggml's 5 bits, 6-bit scales and minimums for 32 of 256.
+    Q5K,
+    /// ggml's 6 bits, 8-bit scales for 16 of 256.
+    Q6K,
+    /// MLX's 4 bits.
+    Affine4,
+    /// MLX's 8 bits.
+    Affine8,
+}
+
+impl Packing {
+    /// Every one, with its name.
+    pub const ALL: [(Packing, &'static str); 7] = [
+        (Packing::Q4_0, "Q4_0"),
+        (Packing::Q8_0, "Q8_0"),
+        (Packing::Q4K, "Q4_K"),
+        (Packing::Q5K, "Q5_K"),
+        (Packing::Q6K, "Q6_K"),
+        (Packing::Affine4, "affine4"),
+        (Packing::Affine8, "affine8"),
+    ];
+
+    /// The one of that name.
+    ///
+    /// # Errors
+    /// [`Error::InvalidValue`] for any other.
+    pub fn of(op: &'static str, text: &str) -> Result<Packing> {
+        let found = Packing::ALL.iter().find(|(_, name)| *name == text).map(|(packing, _)| *packing);
+        found.ok_or_else(|| {
+            let names = Packing::ALL.map(|(_, name)| name).join(", ");
+            Error::value(op, format!("packing must be one of {names}, got {text:?}"))
+        })
+    }
+
+    /// Elements and bytes of a block of ggml's; `None` for MLX's, whose scales lie apart.
+    pub fn block(self) -> Option<(usize, usize)> {
+        match self {
+            Packing::Q4_0 => Some((32, 18)),
+            Packing::Q8_0 => Some((32, 34)),
+            Packing::Q4K => Some((256, 144)),
+            Packing::Q5K => Some((256, 176)),
+            Packing::Q6K => Some((256, 210)),
+            Packing::Affine4 | Packing::Affine8 => None,
+        }
+    }
+
+    /// Bits of an element of MLX's.
+    pub fn bits(self) -> usize {
+        match self {
+            Packing::Affine8 | Packing::Q8_0 => 8,
+            Packing::Q6K => 6,
+            Packing::Q5K => 5,
+            Packing::Affine4 | Packing::Q4_0 | Packing::Q4K => 4,
+        }
+    }
+}
+
 /// The rows of the family, for `$cb`.
 #[macro_export]
 #[doc(hidden)]
@@ -132,6 +199,28 @@ macro_rules! quantized_ops {
                 "let made = quantized_matmul(&x, &parts[0], &parts[1], &parts[2], true, 64, 4)?;",
                 "assert_close(made, [[96.0], [96.0]]);",
             ],
+        }
+        /// The product of `x` (…, M, K), rounded to 8 bits in groups of 32 that have a scale of their own, and a packed
+        /// matrix of rows (N, K), transposed: (…, M, N). The CPU multiplies integers (AVX-512 VNNI, AVX2, or what the
+        /// compiler makes for the machine) and reads each packed row once. With `packing` `"affine4"` or `"affine8"` the
+        /// matrix is what [`quantize_affine`] gives; with `"Q4_0"`, `"Q8_0"`, `"Q4_K"`, `"Q5_K"` or `"Q6_K"`, `w` holds
+        /// ggml's blocks as bytes (N, bytes of a row), without scales and biases. `x` gets the gradient of the product
+        /// with the matrix as if it were not rounded. GPUs have no such kernel.
+        function dynamic_quantized_matmul(x: Tensor, w: Tensor, packing: Text, scales: OptTensor = None, biases: OptTensor = None; group_size: Int = 64) -> Tensor {
+            [] Own Yes DTypes::FLOAT, Same,
+            prim DynamicMatmul { packing: $crate::ops::quantized::Packing, group: usize } Rest
+                {|c, g| all dynamic_gradient(c, g, *packing, *group)},
+            run dynamic_body, torch "-", samples [
+                "FIXED(N(3, 64)), W(5, 16), 'affine8', FIXED(N(5, 1)), FIXED(N(5, 1))",
+                "FIXED(N(2, 1, 64)), W(32, 8), 'affine4', FIXED(N(32, 2)), FIXED(N(32, 2)), group_size=32"
+            ],
+            example [
+                "let w = tensor([0.0, 1.0, 2.0, 3.0])?.repeat(&[16])?.reshape(&[1, 64])?;",
+                "let parts = quantize_affine(&w, 64, 4)?;",
+                "let x = tensor(1.0)?.expand(&[2, 64])?;",
+                r#"let made = dynamic_quantized_matmul(&x, &parts[0], "affine4", Some(&parts[1]), Some(&parts[2]), 64)?;"#,
+                "assert_close(made, [[96.0], [96.0]]);",
+            ]
         }
         /// Products of chosen pairs, as a mixture of experts takes them: `x` (…, M, K) and quantised matrices `w`
         /// (E, N, K·bits/32) give, for each pair of `lhs_indices` (into the leading dimensions of `x` as one; all of

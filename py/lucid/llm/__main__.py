@@ -59,6 +59,12 @@ def _parser() -> argparse.ArgumentParser:
         made.add_argument("--dtype", type=_dtype, default=None, help="of float weights: float32, float16 or bfloat16")
         return made
 
+    def rounding(made: argparse.ArgumentParser) -> None:
+        made.add_argument(
+            "--activations", choices=("float", "int8"), default=None,
+            help="int8 rounds activations for quantised matrices, the default on the cpu",
+        )  # fmt: skip
+
     def sampling(made: argparse.ArgumentParser) -> None:
         made.add_argument("--max-tokens", type=int, default=256)
         made.add_argument("--temperature", type=float, default=0.0)
@@ -74,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
         made.add_argument("--regex", default=None, help="a regular expression that the output matches")
         made.add_argument("--grammar", default=None, help="a file with a grammar in Lark's notation for the output")
         made.add_argument("--cache-bits", type=int, default=None, help="quantise the cache to so many bits")
+        rounding(made)
 
     made = command("generate", "Goes on with a prompt.")
     made.add_argument("--prompt", required=True, help="text; - reads standard input")
@@ -88,6 +95,7 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--prompt-tokens", type=int, default=512)
     made.add_argument("--new-tokens", type=int, default=32)
     made.add_argument("--batch", type=int, default=1)
+    rounding(made)
     for name, text in (
         ("convert", "Writes a model as a folder of safetensors, or as a GGUF file."),
         ("quantize", "Writes a model with quantised weights, and what it costs in perplexity."),
@@ -106,7 +114,9 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--text", required=True)
     made.add_argument("--window", type=int, default=512)
     made.add_argument("--limit", type=int, default=None, help="the most windows")
-    _serving(command("serve", "Serves OpenAI's HTTP API."))
+    made = command("serve", "Serves OpenAI's HTTP API.")
+    rounding(made)
+    _serving(made)
     _learning(command("finetune", "Trains adapters (LoRA; QLoRA with --bits or a quantised model), or all weights."))
     made = command("merge", "Puts an adapter into a model's weights.")
     made.add_argument("--out", required=True, help="the folder to write, or NAME.gguf")
@@ -158,7 +168,11 @@ def _learning(made: argparse.ArgumentParser) -> None:
 def _load(given: argparse.Namespace) -> CausalLM:
     started = time.perf_counter()
     given.model = str(hub.resolve(given.model))
-    model = load_model(given.model, given.device, given.dtype)
+    rounds = "float"
+    if "activations" in given:
+        on_cpu = lucid.device(given.device or lucid.get_default_device()).type == "cpu"
+        rounds = given.activations or ("int8" if on_cpu and given.adapter is None else "float")
+    model = load_model(given.model, given.device, given.dtype, rounds)
     if given.adapter is not None:
         load_adapter(model, given.adapter)
     size = model_bytes(model) / 1e9

@@ -10,6 +10,7 @@ from typing import Any
 
 import lucid
 from lucid import _C, Tensor, errors
+from lucid.llm.blocks import refuse
 from lucid.llm.config import Config
 from lucid.llm.loading import _GEMMA_LAYER, _GGUF_LAYER
 from lucid.llm.model import CausalLM
@@ -60,6 +61,7 @@ def _name(path: str, config: Config) -> str:
 
 def _weights(model: CausalLM) -> dict[str, Tensor]:
     """Dense tensors by our names."""
+    refuse("write_gguf", model)
     made: dict[str, Tensor] = {}
     packed = {path for path, m in model.named_modules() if isinstance(m, _Quantized)}
     for path, module in model.named_modules():

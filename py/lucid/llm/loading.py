@@ -17,7 +17,9 @@ from typing import Any
 
 import lucid
 from lucid import _C, Tensor, errors, nn
+from lucid.llm.blocks import FORMATS, BlockEmbedding, BlockLinear, refuse
 from lucid.llm.config import Config
+from lucid.llm.float4 import FLOAT_MODES, float4
 from lucid.llm.hub import resolve
 from lucid.llm.model import BLANK, CausalLM, QuantizedExpertLinear
 from lucid.llm.rope import Rope
@@ -135,6 +137,16 @@ def _make_quantized(model: CausalLM, path: str, group_size: int, bits: int) -> _
     return made
 
 
+def _make_blocks(model: CausalLM, path: str, format: str) -> None:
+    """Replaces the layer at `path` by an empty one over blocks."""
+    parent, name = _parent(model, path)
+    old: Any = getattr(parent, name)
+    if isinstance(old, nn.Linear):
+        setattr(parent, name, BlockLinear(old.out_features, old.in_features, format, old.bias))
+    else:
+        setattr(parent, name, BlockEmbedding(old.num_embeddings, old.embedding_dim, format))
+
+
 def _fill(model: CausalLM, tensors: dict[str, Tensor], where: str, device: Any, dtype: Any) -> CausalLM:
     """Puts tensors into the model by name; every parameter must get one, of its shape."""
     own = dict(model.named_parameters())
@@ -188,11 +200,20 @@ def load_folder(path: str | os.PathLike[str], device: Any = None, dtype: Any = N
             "MLX's format and GGUF are"
         )
     if settings is not None:
-        if not isinstance(settings, dict) or settings.get("mode", "affine") != "affine":
-            raise errors.NotImplementedError(f"{folder}: quantised in another way than MLX's affine one: {settings}")
+        if not isinstance(settings, dict):
+            raise errors.FileError(f"{folder}: the quantization is no object: {settings!r}")
         for name in [n.removesuffix(".scales") for n in tensors if n.endswith(".scales")]:
             given_own = settings.get(name)
             own = given_own if isinstance(given_own, dict) else settings
+            mode = own.get("mode", "affine")
+            if mode in FLOAT_MODES:
+                parts = (tensors[f"{name}.weight"], tensors.pop(f"{name}.scales"))
+                tensors[f"{name}.weight"] = float4(*parts, mode)
+                continue
+            if mode != "affine":
+                raise errors.NotImplementedError(
+                    f"{folder}: {name} is quantised as {mode!r}, which is not read; affine, mxfp4 and nvfp4 are"
+                )
             try:
                 _make_quantized(model, name, int(own["group_size"]), int(own["bits"]))
             except (KeyError, TypeError, AttributeError) as e:
@@ -242,8 +263,10 @@ def _unpermuted(x: Tensor, heads: int) -> Tensor:
     return x.reshape(heads, rows // heads // 2, 2, *x.shape[1:]).transpose(1, 2).reshape(x.shape).contiguous()
 
 
-def load_gguf(path: str | os.PathLike[str], device: Any = None, dtype: Any = None) -> CausalLM:
-    """A model of a GGUF file; its blocks stay quantised."""
+def load_gguf(
+    path: str | os.PathLike[str], device: Any = None, dtype: Any = None, rounds: bool = False
+) -> CausalLM:
+    """A model of a GGUF file; its blocks stay quantised, and as they are if activations are to be rounded."""
     file = os.fspath(path)
     metadata, entries = _C._gguf_header(file)
     config = Config.from_gguf(metadata, frozenset(e[0] for e in entries))
@@ -264,7 +287,11 @@ def load_gguf(path: str | os.PathLike[str], device: Any = None, dtype: Any = Non
         raw = lucid.frombuffer(source.read(start, size), dtype=lucid.uint8)
         held: dict[str, Tensor]
         bits = _C._gguf_bits(kind)
-        if bits is not None and len(shape) > 1:
+        if rounds and kind in FORMATS and len(shape) == 2:
+            held = {"blocks": raw.reshape(shape[0], -1)}
+            for ours, _, _ in parts:
+                _make_blocks(model, ours.rpartition(".")[0], kind)
+        elif bits is not None and len(shape) > 1:
             packed = dict(zip(("weight", "scales", "biases"), _C._gguf_repack(raw, kind, list(shape)), strict=True))
             held = packed
             for ours, _, _ in parts:
@@ -324,7 +351,9 @@ def _set_factors(model: CausalLM, name: str, factors: list[float]) -> None:
         model.rope = Rope(config)
 
 
-def load_model(path: str | os.PathLike[str], device: Any = None, dtype: Any = None) -> CausalLM:
+def load_model(
+    path: str | os.PathLike[str], device: Any = None, dtype: Any = None, activations: str = "float"
+) -> CausalLM:
     """Loads a model of a Hugging Face folder or a GGUF file.
 
     Args:
@@ -332,6 +361,9 @@ def load_model(path: str | os.PathLike[str], device: Any = None, dtype: Any = No
         device (device or str, optional): where it goes. Default: the default device.
         dtype (dtype, optional): of float weights, scales and biases. Default: as they are stored; of GGUF files
             float32.
+        activations (str, default: 'float'): `"int8"` rounds activations to 8 bits before products with quantised
+            matrices of 4 or 8 bits and with GGUF's blocks, which then stay as they are; for inference on the CPU,
+            which is faster so.
 
     Returns:
         CausalLM: in evaluation mode; no parameter requires a gradient.
@@ -351,11 +383,21 @@ def load_model(path: str | os.PathLike[str], device: Any = None, dtype: Any = No
         32
     """
     place = resolve(path)
+    if activations not in ("float", "int8"):
+        raise errors.ValueError(f"load_model: activations must be 'float' or 'int8', got {activations!r}")
+    rounds = activations == "int8"
+    if rounds and lucid.device(lucid.get_default_device() if device is None else device).type != "cpu":
+        raise errors.ValueError("load_model: activations of 8 bits are the cpu's")
     if place.is_dir():
-        return load_folder(place, device, dtype)
-    if not place.exists():
+        model = load_folder(place, device, dtype)
+    elif place.exists():
+        model = load_gguf(place, device, dtype, rounds)
+    else:
         raise errors.FileNotFoundError(f"{place}: there is no such file or folder")
-    return load_gguf(place, device, dtype)
+    for module in model.modules():
+        if isinstance(module, (QuantizedLinear, QuantizedEmbedding)) and module.bits in (4, 8):
+            module.dynamic = rounds
+    return model
 
 
 _SHARD = 4 << 30
@@ -383,6 +425,7 @@ def save_model(model: CausalLM, path: str | os.PathLike[str], source: str | os.P
         ...     sorted(file.name for file in pathlib.Path(folder).iterdir())
         ['config.json', 'model.safetensors']
     """
+    refuse("save_model", model)
     folder = Path(path)
     folder.mkdir(parents=True, exist_ok=True)
     settings: dict[str, Any] = {}

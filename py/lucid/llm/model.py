@@ -11,6 +11,7 @@ from typing import Any
 
 import lucid
 from lucid import Tensor, errors, nn
+from lucid.llm.blocks import BlockEmbedding, Blocks
 from lucid.llm.cache import Cache, LayerCache, RotatingCache
 from lucid.llm.config import Config
 from lucid.llm.rope import Rope, rotate
@@ -395,7 +396,7 @@ class CausalLM(nn.Module):
         embed: Any = self.model.embed_tokens
         if self.lm_head is not None:
             logits: Tensor = self.lm_head(x)
-        elif isinstance(embed, QuantizedEmbedding):
+        elif isinstance(embed, (QuantizedEmbedding, BlockEmbedding)):
             logits = embed.as_linear(x)
         else:
             logits = F.linear(x, embed.weight)
@@ -406,4 +407,5 @@ class CausalLM(nn.Module):
         """How many parameters the model has, those that are packed counted as they were."""
         count = sum(p.numel() for p in self.parameters())
         packed = (m for m in self.modules() if isinstance(m, _Quantized))
-        return count + sum(m.scales.numel() * m.group_size for m in packed)
+        blocks = sum(m.rows * m.columns for m in self.modules() if isinstance(m, Blocks))
+        return count + blocks + sum(m.scales.numel() * m.group_size for m in packed)

@@ -33,6 +33,8 @@ class _Quantized(Module):
     weight: Tensor
     scales: Tensor
     biases: Tensor
+    #: Are activations rounded to 8 bits (`lucid.dynamic_quantized_matmul`)? On the CPU, for 4 and 8 bits.
+    dynamic: bool = False
 
     def __init__(
         self, shape: tuple[int, ...], group_size: int, bits: int, device: Any = None, dtype: Any = None
@@ -72,6 +74,15 @@ class _Quantized(Module):
     def set_weight(self, weight: Tensor) -> None:
         """Quantises `weight`."""
         self.set_packed(*lucid.quantize_affine(weight.detach(), group_size=self.group_size, bits=self.bits))
+
+    def product(self, input: Tensor) -> Tensor:
+        """`x Wᵀ` with the matrix `W`."""
+        parts, group = (self.scales, self.biases), self.group_size
+        if self.dynamic:
+            return lucid.dynamic_quantized_matmul(
+                input, self.weight, f"affine{self.bits}", *parts, group_size=group
+            )
+        return lucid.quantized_matmul(input, self.weight, *parts, group_size=group, bits=self.bits)
 
     def dequantize(self) -> Tensor:
         """The weight as floats."""
@@ -131,9 +142,7 @@ class QuantizedLinear(_Quantized):
         return made.train(linear.training)
 
     def forward(self, input: Tensor) -> Tensor:
-        made = lucid.quantized_matmul(
-            input, self.weight, self.scales, self.biases, group_size=self.group_size, bits=self.bits
-        )
+        made = self.product(input)
         return made if self.bias is None else made + self.bias
 
     def extra_repr(self) -> str:
@@ -201,9 +210,7 @@ class QuantizedEmbedding(_Quantized):
 
     def as_linear(self, input: Tensor) -> Tensor:
         """`x Tᵀ` with the table `T`: (…, embedding_dim) to (…, num_embeddings)."""
-        return lucid.quantized_matmul(
-            input, self.weight, self.scales, self.biases, group_size=self.group_size, bits=self.bits
-        )
+        return self.product(input)
 
     def extra_repr(self) -> str:
         return f"{self.num_embeddings}, {self.embedding_dim}, group_size={self.group_size}, bits={self.bits}"

@@ -352,3 +352,38 @@ def test_damaged_gguf_files(tmp_path: Path) -> None:
     write(theirs, bad, "llama", vocabulary=False)
     with pytest.raises(lucid.errors.LucidError, match="tokenizer"):
         llm.load_tokenizer(bad)
+
+
+@pytest.mark.parametrize(("mode", "group"), [("mxfp4", 32), ("nvfp4", 16)])
+def test_folders_in_mlx_floats_of_4_bits(mode: str, group: int, tmp_path: Path) -> None:
+    import mlx.core as mx
+
+    make("llama2", tmp_path / "dense")
+    model = llm.load_model(tmp_path / "dense")
+    llm.save_model(model, tmp_path / "packed")
+    tensors: dict[str, Any] = {}
+    dense: dict[str, np.ndarray] = {}
+    for name, tensor in model.named_parameters():
+        w = mx.array(tensor.detach().numpy())
+        if not name.endswith("proj.weight"):
+            tensors[name] = w
+            continue
+        tensors[name], scales = mx.quantize(w, group_size=group, bits=4, mode=mode)
+        tensors[name.replace(".weight", ".scales")] = scales
+        back = mx.dequantize(tensors[name], scales, group_size=group, bits=4, mode=mode, dtype=mx.float32)
+        dense[name] = np.array(back)
+    mx.save_safetensors(str(tmp_path / "packed" / "model.safetensors"), tensors)
+    config = json.loads((tmp_path / "packed" / "config.json").read_text())
+    config["quantization"] = {"group_size": group, "bits": 4, "mode": mode}
+    (tmp_path / "packed" / "config.json").write_text(json.dumps(config))
+    read = dict(llm.load_model(tmp_path / "packed").named_parameters())
+    assert dense
+    for name, wanted in dense.items():
+        np.testing.assert_array_equal(read[name].detach().float().numpy(), wanted)
+    logits = llm.load_model(tmp_path / "packed", dtype=lucid.float32)(lucid.tensor(prompts(5)))
+    assert logits.isfinite().all()
+    lost = next(n for n in tensors if n.endswith(".scales"))
+    tensors[lost] = tensors[lost][:, :-1]
+    mx.save_safetensors(str(tmp_path / "packed" / "model.safetensors"), tensors)
+    with pytest.raises(lucid.errors.ValueError, match="do not fit"):
+        llm.load_model(tmp_path / "packed")

@@ -187,3 +187,64 @@ def test_refusals(device: str) -> None:
     none = lucid.quantize_affine(lucid.empty(0, 64, device=device))
     assert lucid.quantized_matmul(x, *none).shape == (2, 0)
     assert lucid.quantized_matmul(lucid.ones(2, 0, device=device), *none, transpose=False).tolist() == [[0.0] * 64] * 2
+
+
+def rounded(x: np.ndarray) -> np.ndarray:
+    """Groups of 32 rounded to 8 bits."""
+    groups = x.reshape(-1, 32)
+    scale = np.abs(groups).max(1, keepdims=True) / np.float32(127)
+    return (np.round(groups / np.where(scale == 0, 1, scale)) * scale).reshape(x.shape)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("packing", ["Q4_0", "Q8_0", "Q4_K", "Q5_K", "Q6_K", "affine4", "affine8"])
+def test_products_with_activations_of_8_bits(packing: str, device: str) -> None:
+    rng = np.random.default_rng(3)
+    rows, columns = 37, 512
+    if packing.startswith("affine"):
+        form = {"bits": int(packing[-1]), "group_size": 64}
+        w = lucid.tensor(rng.normal(size=(rows, columns)).astype(np.float32), device=device)
+        parts = lucid.quantize_affine(w, **form)
+        dense = lucid.dequantize_affine(*parts, **form)
+        given: Any = (parts[0], packing, *parts[1:])
+    else:
+        size, width = {"Q4_0": (32, 18), "Q8_0": (32, 34), "Q4_K": (256, 144), "Q5_K": (256, 176), "Q6_K": (256, 210)}[
+            packing
+        ]
+        raw = rng.integers(0, 256, (rows * columns // size, width)).astype(np.uint8)
+        scale = rng.uniform(0.001, 0.02, (len(raw), 2)).astype(np.float16).view(np.uint8)
+        if packing == "Q6_K":
+            raw[:, 208:] = scale[:, :2]
+        else:
+            raw[:, :2] = scale[:, :2]
+        if packing in ("Q4_K", "Q5_K"):
+            raw[:, 2:4] = scale[:, 2:]
+        blocks = lucid.tensor(raw.reshape(rows, -1))
+        dense = _C._gguf_dequantize(blocks.reshape(-1), packing, [rows, columns])
+        given = (blocks.to(device), packing)
+    dense = dense.cpu().numpy()
+    for shape in ((columns,), (3, columns), (2, 9, columns), (0, columns)):
+        x = rng.normal(size=shape).astype(np.float32)
+        got = lucid.dynamic_quantized_matmul(lucid.tensor(x, device=device), *given)
+        wanted = rounded(x) @ dense.T
+        assert got.shape == wanted.shape
+        # A half may be rounded the other way.
+        room = 1e-3 * np.sqrt((dense**2).sum(1)).max() * 10
+        np.testing.assert_allclose(got.cpu().numpy(), wanted, atol=room)
+        assert np.abs(got.cpu().numpy() - wanted).mean() < room / 10 if got.numel() else True
+    x = lucid.tensor(rng.normal(size=(2, columns)).astype(np.float32), device=device, requires_grad=True)
+    lucid.dynamic_quantized_matmul(x, *given).sum().backward()
+    assert x.grad is not None
+    np.testing.assert_allclose(x.grad.cpu().numpy(), np.tile(dense.sum(0), (2, 1)), rtol=1e-3, atol=1e-3)
+    half = lucid.dynamic_quantized_matmul(x.detach().to(lucid.bfloat16), *given)
+    assert half.dtype == lucid.bfloat16
+    for bad in (
+        lambda: lucid.dynamic_quantized_matmul(x, given[0], "Q3_K"),
+        lambda: lucid.dynamic_quantized_matmul(x[:, :480], *given),
+        lambda: lucid.dynamic_quantized_matmul(x, given[0][:, :-1], *given[1:]),
+        lambda: lucid.dynamic_quantized_matmul(x, given[0], packing, x, x)
+        if len(given) == 2
+        else lucid.dynamic_quantized_matmul(x, given[0], packing),
+    ):
+        with pytest.raises((ValueError, RuntimeError)):
+            bad()

@@ -69,6 +69,40 @@ def test_gguf_files_and_quantised_folders(name: str, tmp_path: Path) -> None:
         _C._Decoder(tmp_path / "packed", "cpu")
 
 
+@pytest.mark.parametrize("name", ["llama3", "qwen2", "phi3"])
+def test_activations_of_8_bits(name: str, tmp_path: Path) -> None:
+    make(name, tmp_path / "dense")
+    row = prompts(12)[0]
+    places = []
+    for form in ("Q8_0", "Q4_0"):
+        save_gguf(llm.load_model(tmp_path / "dense"), tmp_path / f"{form}.gguf", form)
+        places.append(tmp_path / f"{form}.gguf")
+    for bits in (4, 8):
+        model = llm.load_model(tmp_path / "dense")
+        lucid.quantization.quantize(model, bits, 32)
+        llm.save_model(model, tmp_path / f"bits{bits}")
+        places.append(tmp_path / f"bits{bits}")
+    for place in places:
+        model = llm.load_model(place, activations="int8")
+        with lucid.no_grad():
+            exact = llm.load_model(place)(lucid.tensor([row]))[0, -1].numpy()
+            wanted = model(lucid.tensor([row]))[0, -1].numpy()
+        got = _C._Decoder(place, "cpu", True).logits([row[:7], row[7:]]).numpy()
+        # The same kernels; where sums are rounded otherwise, activations may fall to the other side of a half.
+        np.testing.assert_allclose(got, wanted, atol=0.02 * np.abs(wanted).max())
+        wrong = np.abs(wanted - exact)
+        assert 0 < wrong.max() < 0.1 * np.abs(exact).max()
+        assert llm.generate(model, [row], 3)[0].tokens[0] == int(wanted.argmax())
+        if place.suffix == ".gguf":
+            for write in (llm.save_model, save_gguf):
+                with pytest.raises(lucid.errors.NotImplementedError, match="int8"):
+                    write(model, tmp_path / "other")
+    with pytest.raises(lucid.errors.ValueError, match="cpu"):
+        llm.load_model(places[0], "gpu", activations="int8")
+    with pytest.raises(lucid.errors.ValueError, match="int4"):
+        llm.load_model(places[0], activations="int4")
+
+
 def test_the_same_seed_draws_the_tokens_of_python(tmp_path: Path) -> None:
     make("llama3", tmp_path)
     model, row = llm.load_model(tmp_path), prompts(6)[0]
