@@ -74,12 +74,98 @@ fn pack<T: Copy>(b: Matrix<T>, k0: usize, depth: usize, j: usize, width: usize, 
 
 /// Rows of 16-bit floats whose products are summed in `f32` at once.
 const HEIGHT: usize = 512;
+/// Rows of `a` up to which elements of `b` are widened where they are met: it is read once, and nothing is written.
+const FEW: usize = 4;
+/// Partial sums of such a row.
+const LANES: usize = 16;
+
+/// The inner products of a row and of `R` rows of 16-bit floats: several streams of memory are read faster than one.
+struct Dots<'a, T, const R: usize> {
+    x: &'a [f32],
+    w: [&'a [T]; R],
+}
+
+impl<T: Wide<W = f32>, const R: usize> Task for Dots<'_, T, R> {
+    type Out = [f32; R];
+    #[inline(always)]
+    fn run<const F: bool>(self) -> [f32; R] {
+        let Dots { x, w } = self;
+        let add = |s: f32, x: f32, w: T| if F { x.mul_add(w.widen(), s) } else { s + x * w.widen() };
+        let mut sums = [[[0f32; LANES]; 2]; R];
+        let whole = x.len() - x.len() % (2 * LANES);
+        for at in (0..whole).step_by(2 * LANES) {
+            for (sums, w) in sums.iter_mut().zip(w) {
+                for (half, sums) in sums.iter_mut().enumerate() {
+                    let from = at + half * LANES;
+                    let (x, w) = (&x[from..from + LANES], &w[from..from + LANES]);
+                    for ((s, &x), &w) in sums.iter_mut().zip(x).zip(w) {
+                        *s = add(*s, x, w);
+                    }
+                }
+            }
+        }
+        let mut made = [0f32; R];
+        for ((made, [mut all, other]), w) in made.iter_mut().zip(sums).zip(w) {
+            all.iter_mut().zip(other).for_each(|(s, o)| *s += o);
+            let mut width = LANES / 2;
+            while width > 0 {
+                for i in 0..width {
+                    all[i] += all[i + width];
+                }
+                width /= 2;
+            }
+            *made = x[whole..].iter().zip(&w[whole..]).fold(all[0], |s, (&x, &w)| add(s, x, w));
+        }
+        made
+    }
+}
+
+/// Is this a product of few rows, whose right factor is best read where it lies?
+pub fn is_few<T>(product: &Product<T>) -> bool {
+    product.m <= FEW && product.k > 0 && product.b.trans && !product.a.trans
+}
+
+/// [`widened`] for few rows of `a` and a transposed `b`, as a decoder's layers meet one token.
+fn dots<T: Gemm + Wide<W = f32>>(product: &Product<T>, c: &mut [T]) {
+    let Product { m, n, k, alpha, a, b, beta, ldc } = *product;
+    let mut x = scratch(0f32, m * k);
+    widen(a, 0, 0, k, &mut x);
+    let mut made = scratch(0f32, m * n);
+    // What all rows make of a row of `b` lies together.
+    threads::for_chunks(&mut made, m, (threads::GRAIN / k).max(1) * m, |start, made| {
+        let row = |j: usize| &b.data[j * b.ld..][..k];
+        let first = start / m;
+        for (p, made) in made.chunks_mut(4 * m).enumerate() {
+            let j = first + 4 * p;
+            for (i, x) in x.chunks(k).enumerate() {
+                match made.len() == 4 * m {
+                    true => {
+                        let sums = run(Dots { x, w: [row(j), row(j + 1), row(j + 2), row(j + 3)] });
+                        sums.into_iter().enumerate().for_each(|(r, s)| made[r * m + i] = s);
+                    }
+                    false => (0..made.len() / m).for_each(|r| [made[r * m + i]] = run(Dots { x, w: [row(j + r)] })),
+                }
+            }
+        }
+    });
+    let (alpha, beta) = (alpha.widen(), beta.widen());
+    for (i, c) in c.chunks_mut(ldc).enumerate() {
+        for (c, s) in c.iter_mut().zip(made[i..].iter().step_by(m)).take(n) {
+            let old = if beta == 0.0 { 0.0 } else { beta * c.widen() };
+            *c = T::narrow(alpha * s + old);
+        }
+    }
+}
 
 /// The same for 16-bit floats over the pool: products of `f32`, rounded once at the end. `b` is widened once for all
 /// threads, `a` by the thread that needs it; which is transposed stays so. Always true: there is no better way.
 pub fn widened<T: Gemm + Wide<W = f32>>(product: &Product<T>, c: &mut [T]) -> bool {
     let Product { m, n, k, alpha, a, b, beta, ldc } = *product;
     let c = &mut c[..(m - 1) * ldc + n];
+    if is_few(product) {
+        dots(product, c);
+        return true;
+    }
     let (lines, length) = if b.trans { (n, k) } else { (k, n) };
     let mut wide = scratch(0f32, lines * length);
     threads::for_chunks(&mut wide, length, threads::GRAIN, |start, to| widen(b, start / length, 0, length, to));
