@@ -8,6 +8,7 @@ pub mod blocks;
 pub mod config;
 #[cfg(feature = "llm")]
 pub mod constraint;
+#[cfg(feature = "safetensors")]
 pub mod decoder;
 pub mod gguf;
 pub mod gguf_writer;
@@ -17,8 +18,9 @@ pub mod rope;
 pub mod sampling;
 #[cfg(feature = "llm")]
 pub mod template;
-#[cfg(feature = "llm")]
+#[cfg(all(feature = "llm", feature = "safetensors"))]
 pub mod text;
 #[cfg(feature = "llm")]
 pub mod tokenizer;
+#[cfg(feature = "safetensors")]
 pub mod weights;

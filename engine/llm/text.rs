@@ -11,7 +11,7 @@ use serde_json::{Map, Value as Json};
 use std::path::Path;
 
 const OP: &str = "apply_chat_template";
-/// Tokens that a character's bytes may lie in.
+/// Tokens that a character's bytes may be spread over.
 const PENDING: usize = 8;
 
 /// Texts to tokens and back, and conversations to prompts.

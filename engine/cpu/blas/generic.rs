@@ -120,7 +120,7 @@ impl<T: Wide<W = f32>, const R: usize> Task for Dots<'_, T, R> {
     }
 }
 
-/// Is this a product of few rows, whose right factor is best read where it lies?
+/// Is this a product of few rows, whose right factor is best read in place?
 pub fn is_few<T>(product: &Product<T>) -> bool {
     product.m <= FEW && product.k > 0 && product.b.trans && !product.a.trans
 }
@@ -131,7 +131,7 @@ fn dots<T: Gemm + Wide<W = f32>>(product: &Product<T>, c: &mut [T]) {
     let mut x = scratch(0f32, m * k);
     widen(a, 0, 0, k, &mut x);
     let mut made = scratch(0f32, m * n);
-    // What all rows make of a row of `b` lies together.
+    // What all rows make of a row of `b` is contiguous.
     threads::for_chunks(&mut made, m, (threads::GRAIN / k).max(1) * m, |start, made| {
         let row = |j: usize| &b.data[j * b.ld..][..k];
         let first = start / m;

@@ -10,7 +10,7 @@ use crate::Result;
 use lucid_ir::ops::quantized::Packing;
 use lucid_ir::Meta;
 
-/// What lies beside the elements of MLX's packings: one of each for so many neighbours.
+/// Scales and biases beside the elements of MLX's packings: one of each for so many neighbours.
 pub struct Sides<'a, T> {
     pub scales: &'a [T],
     pub biases: &'a [T],

@@ -202,25 +202,29 @@ macro_rules! quantized_ops {
         }
         /// The product of `x` (…, M, K), rounded to 8 bits in groups of 32 that have a scale of their own, and a packed
         /// matrix of rows (N, K), transposed: (…, M, N). The CPU multiplies integers (AVX-512 VNNI, AVX2, or what the
-        /// compiler makes for the machine) and reads each packed row once. With `packing` `"affine4"` or `"affine8"` the
-        /// matrix is what [`quantize_affine`] gives; with `"Q4_0"`, `"Q8_0"`, `"Q4_K"`, `"Q5_K"` or `"Q6_K"`, `w` holds
-        /// ggml's blocks as bytes (N, bytes of a row), without scales and biases. `x` gets the gradient of the product
-        /// with the matrix as if it were not rounded. GPUs have no such kernel.
-        function dynamic_quantized_matmul(x: Tensor, w: Tensor, packing: Text, scales: OptTensor = None, biases: OptTensor = None; group_size: Int = 64) -> Tensor {
-            [] Own Yes DTypes::FLOAT, Same,
-            prim DynamicMatmul { packing: $crate::ops::quantized::Packing, group: usize } Rest
-                {|c, g| all dynamic_gradient(c, g, *packing, *group)},
-            run dynamic_body, torch "-", samples [
+        /// compiler makes for the machine) and reads each packed row once. With `packing` `"affine4"` or `"affine8"`
+        /// the matrix is what [`quantize_affine`] gives; with `"Q4_0"`, `"Q8_0"`, `"Q4_K"`, `"Q5_K"` or `"Q6_K"`, `w`
+        /// holds ggml's blocks as bytes (N, bytes of a row), without scales and biases. `x` gets the gradient of the
+        /// product with the matrix as if it were not rounded. GPUs have no such kernel.
+        function dynamic_quantized_matmul(
+            x: Tensor, w: Tensor, packing: Text, scales: OptTensor = None, biases: OptTensor = None;
+            group_size: Int = 64
+        ) -> Tensor {
+            amp: Own, dtypes: FLOAT, result: Same,
+            primitive: DynamicMatmul { packing: $crate::ops::quantized::Packing, group: usize }, saves: Rest,
+            gradient: |c, g| all dynamic_gradient(c, g, *packing, *group),
+            run: dynamic_body, torch: "-",
+            samples: [
                 "FIXED(N(3, 64)), W(5, 16), 'affine8', FIXED(N(5, 1)), FIXED(N(5, 1))",
-                "FIXED(N(2, 1, 64)), W(32, 8), 'affine4', FIXED(N(32, 2)), FIXED(N(32, 2)), group_size=32"
+                "FIXED(N(2, 1, 64)), W(32, 8), 'affine4', FIXED(N(32, 2)), FIXED(N(32, 2)), group_size=32",
             ],
-            example [
+            example: [
                 "let w = tensor([0.0, 1.0, 2.0, 3.0])?.repeat(&[16])?.reshape(&[1, 64])?;",
                 "let parts = quantize_affine(&w, 64, 4)?;",
                 "let x = tensor(1.0)?.expand(&[2, 64])?;",
                 r#"let made = dynamic_quantized_matmul(&x, &parts[0], "affine4", Some(&parts[1]), Some(&parts[2]), 64)?;"#,
                 "assert_close(made, [[96.0], [96.0]]);",
-            ]
+            ],
         }
         /// Products of chosen pairs, as a mixture of experts takes them: `x` (…, M, K) and quantised matrices `w`
         /// (E, N, K·bits/32) give, for each pair of `lhs_indices` (into the leading dimensions of `x` as one; all of

@@ -1,4 +1,4 @@
-"""Layers over ggml's blocks as they lie in a GGUF file, for the CPU: activations are rounded to 8 bits for products.
+"""Layers over ggml's blocks as a GGUF file stores them, for the CPU: activations are rounded to 8 bits for products.
 
 `load_model(path, activations="int8")` makes them; they infer, and have no form of their own in files.
 """

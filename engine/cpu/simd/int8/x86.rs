@@ -125,7 +125,7 @@ unsafe fn scales<const FORM: u8>(row: *const u8, sides: (*const f32, *const f32)
             }
             Q4K | Q5K => {
                 let both = _mm_cvtph_ps(_mm_setr_epi16(word(0), word(2), 0, 0, 0, 0, 0, 0));
-                // 6-bit numbers: the lower 4 bits of the second half lie in bytes 8 on, their rest above the first half's.
+                // 6-bit numbers: the lower 4 bits of the second half are in bytes 8 on, their rest above the first half's.
                 let read = |at: usize| u32::from_le(row.add(4 + at).cast::<u32>().read_unaligned());
                 let (a, b, c) = (read(0), read(4), read(8));
                 let (six, four, two) = (0x3f3f_3f3fu32, 0x0f0f_0f0fu32, 0x0303_0303u32);
@@ -215,7 +215,7 @@ macro_rules! dot_chunks {
                 // SAFETY: the contract; a chunk has 8 groups of 32 elements, 8 lanes each.
                 unsafe {
                     let row = row.as_ptr().add(c * bytes_of(FORM));
-                    // Rows follow each other in memory; what lies behind the last one is not read, only asked for.
+                    // Rows follow each other in memory; what is behind the last one is not read, only asked for.
                     for line in 0..bytes_of(FORM).div_ceil(64) {
                         _mm_prefetch::<_MM_HINT_T0>(row.wrapping_add(AHEAD + 64 * line).cast());
                     }
@@ -307,7 +307,7 @@ pub fn dot_avx2(form: Form, row: &[u8], sides: (&[f32], &[f32]), x: Row<'_>) -> 
     most + rest(form, row, sides, x, chunks, if form.is_wide() { 128 } else { 0 })
 }
 
-/// Sixteen rows: four neighbours of each lie side by side, `[group][4 of 32][row]`.
+/// Sixteen rows: four neighbours of each are side by side, `[group][4 of 32][row]`.
 struct Panel {
     elements: Vec<u32>,
     /// Scales of both halves of the groups, `[group][half][row]`, and biases.
