@@ -2,9 +2,11 @@
 // peers. See shim.h.
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -44,6 +46,30 @@ std::string text_of(const sockaddr_storage& address) {
   return {};
 }
 
+// Calls `action` with each of this process's sockets at, or to, the addresses. How many there were.
+template <typename Action>
+int each_socket(const char* const* addresses, size_t n, Action action) {
+  rlimit limit{};
+  int most = getrlimit(RLIMIT_NOFILE, &limit) == 0 ? static_cast<int>(std::min<rlim_t>(limit.rlim_cur, 65536)) : 1024;
+  int found = 0;
+  for (int fd = 0; fd < most; fd++) {
+    auto ours = [&](int (*name)(int, sockaddr*, socklen_t*)) {
+      sockaddr_storage address{};
+      socklen_t length = sizeof(address);
+      if (name(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
+        return false;
+      }
+      std::string text = text_of(address);
+      return std::any_of(addresses, addresses + n, [&](const char* other) { return text == other; });
+    };
+    if (ours(getsockname) || ours(getpeername)) {
+      action(fd);
+      found++;
+    }
+  }
+  return found;
+}
+
 } // namespace
 
 extern "C" int lucid_ring_open(mlx_distributed_group* group, const char* hostfile, const char* rank) {
@@ -66,24 +92,21 @@ extern "C" int lucid_ring_open(mlx_distributed_group* group, const char* hostfil
   });
 }
 
-extern "C" int lucid_ring_abort(const char* const* addresses, size_t n) {
-  rlimit limit{};
-  int most = getrlimit(RLIMIT_NOFILE, &limit) == 0 ? static_cast<int>(std::min<rlim_t>(limit.rlim_cur, 65536)) : 1024;
-  int ended = 0;
-  for (int fd = 0; fd < most; fd++) {
-    auto ours = [&](int (*name)(int, sockaddr*, socklen_t*)) {
-      sockaddr_storage address{};
-      socklen_t length = sizeof(address);
-      if (name(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
-        return false;
-      }
-      std::string text = text_of(address);
-      return std::any_of(addresses, addresses + n, [&](const char* other) { return text == other; });
-    };
-    if (ours(getsockname) || ours(getpeername)) {
-      shutdown(fd, SHUT_RDWR);
-      ended++;
+extern "C" int lucid_ring_block(const char* const* addresses, size_t n) {
+  // Short, so that a thread that receives gets round to what it has to send over the same socket.
+  timeval patience{};
+  patience.tv_usec = 1000;
+  return each_socket(addresses, n, [&](int fd) {
+    bool set = setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) == 0 &&
+        setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) == 0;
+    int flags = fcntl(fd, F_GETFL, 0);
+    // Without the timeouts a thread that waits for a peer would never look at anything else.
+    if (set && flags >= 0) {
+      fcntl(fd, F_SETFL, flags & ~O_NONBLOCK);
     }
-  }
-  return ended;
+  });
+}
+
+extern "C" int lucid_ring_abort(const char* const* addresses, size_t n) {
+  return each_socket(addresses, n, [](int fd) { shutdown(fd, SHUT_RDWR); });
 }

@@ -141,6 +141,9 @@ void lucid_check_allocations(void);
 /* A new ring of processes over TCP, of its own. `hostfile` names a JSON list with a list of addresses `ip:port` for each rank.
  * Waits for its peers. The environment is written to meanwhile: no other thread may read it. */
 int lucid_ring_open(mlx_distributed_group* group, const char* hostfile, const char* rank);
+/* Has MLX's threads sleep while they wait for a peer of the ring at these addresses, whose sockets MLX makes such that the
+ * threads spin. How many sockets there were. */
+int lucid_ring_block(const char* const* addresses, size_t n);
 /* Shuts down this process's sockets at, or to, the addresses, so that what waits for a peer there fails. How many there were. */
 int lucid_ring_abort(const char* const* addresses, size_t n);
 

@@ -91,10 +91,25 @@ pub fn abort(addresses: &[SocketAddr]) {
 }
 
 fn abort_texts(addresses: &[String]) {
+    with_texts(addresses, |texts, n| {
+        // SAFETY: as many terminated texts, which live during the call.
+        unsafe { sys::lucid_ring_abort(texts, n) };
+    });
+}
+
+/// Has MLX's threads of a ring sleep while they wait for a peer. MLX leaves them spinning, which takes the cores from whoever
+/// they wait for, where there are fewer cores than threads.
+fn sleep_while_waiting(addresses: &[String]) {
+    with_texts(addresses, |texts, n| {
+        // SAFETY: as many terminated texts, which live during the call.
+        unsafe { sys::lucid_ring_block(texts, n) };
+    });
+}
+
+fn with_texts(addresses: &[String], call: impl FnOnce(*const *const std::os::raw::c_char, usize)) {
     let texts: Vec<_> = addresses.iter().filter_map(|a| c_text(a).ok()).collect();
     let pointers: Vec<_> = texts.iter().map(|t| t.as_ptr()).collect();
-    // SAFETY: as many terminated texts, which live during the call.
-    unsafe { sys::lucid_ring_abort(pointers.as_ptr(), pointers.len()) };
+    call(pointers.as_ptr(), pointers.len());
 }
 
 impl Group {
@@ -119,7 +134,9 @@ impl Group {
         // SAFETY: terminated texts that live during the call, and a null handle to fill. MLX takes these two from the
         // environment alone; they are set when a group is opened, which programs do while they set themselves up.
         check(unsafe { sys::lucid_ring_open(&mut handle.0, path.as_ptr(), number.as_ptr()) })?;
-        Ok(Group::of(handle, stream, addresses.iter().map(SocketAddr::to_string).collect()))
+        let group = Group::of(handle, stream, addresses.iter().map(SocketAddr::to_string).collect());
+        sleep_while_waiting(&group.addresses);
+        Ok(group)
     }
 
     /// The processes that a launcher of MLX's, or `mpirun`, started: for the backends `mpi`, `nccl` and `jaccl`, which
