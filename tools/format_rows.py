@@ -103,24 +103,9 @@ def broken(label: str, value: str, pad: str) -> list[str]:
         items = split(value[head.end() : -1])
         lines = [f"{pad}{label}: {value[: head.end()]}"]
         for item in items:
-            lines += wrapped_item(item, pad + "    ")
+            lines += reindented(item + ",", pad + "    ")
         return [*lines, pad + "],"]
     return [*reindented(f"{label}: {value},", pad)]
-
-
-def wrapped_item(item: str, pad: str) -> list[str]:
-    """An element of a list: a string may be continued on a further line."""
-    if len(pad) + len(item) < WIDTH or item[0] != '"':
-        return reindented(item + ",", pad)
-    text = re.sub(r"\\\n\s*", "", item)
-    lines = []
-    while len(pad) + len(text) + 1 > WIDTH:
-        cut = text.rfind(" ", 0, WIDTH - len(pad) - 2)
-        if cut <= 0:
-            break
-        lines.append(pad + text[: cut + 1] + "\\")
-        text = text[cut + 1 :]
-    return [*lines, pad + text + ","]
 
 
 def reindented(text: str, pad: str) -> list[str]:

@@ -155,8 +155,7 @@ fn refuse_bool(name: &'static str, a: &Tensor, b: Operand<'_>) -> Result<()> {
         return Ok(());
     }
     let why =
-        "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, \
-               use the `~` or `logical_not()` operator instead.";
+        "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, use the `~` or `logical_not()` operator instead.";
     Err(Error::dtype(name, why, &[a.dtype()]))
 }
 
@@ -358,8 +357,7 @@ fn added(x: &Tensor, op: BinaryOp, a: &Tensor, b: &Tensor, value: Scalar, dtype:
 
 fn addcdiv_body(x: &Tensor, a: &Tensor, b: &Tensor, value: Scalar) -> Result<Tensor> {
     if a.dtype().is_integral() && b.dtype().is_integral() {
-        let why = "Integer division with addcdiv is no longer supported; cast one of the tensors to a floating \
-                   dtype, or add div(a, b, rounding_mode)";
+        let why = "Integer division with addcdiv is no longer supported; cast one of the tensors to a floating dtype, or add div(a, b, rounding_mode)";
         return Err(Error::dtype("addcdiv", why, &[a.dtype(), b.dtype()]));
     }
     let dtype = result_type([Operand::Tensor(x), a.into(), b.into()]);

@@ -40,14 +40,12 @@ pub(super) fn cat_body(tensors: &[Tensor], dim: isize) -> Result<Tensor> {
                 .flatten()
             {
                 Some(a) => format!(
-                    "Sizes of tensors must match except in dimension {axis}. Expected size {} but got size {} in \
-                     dimension {a} for tensor number {place} in the list",
+                    "Sizes of tensors must match except in dimension {axis}. Expected size {} but got size {} in dimension {a} for tensor number {place} in the list",
                     lead.shape()[a],
                     t.shape()[a]
                 ),
                 None => format!(
-                    "Sizes of tensors must match except in dimension {axis}: tensor number {place} in the list has {} \
-                     dimensions where the first has {}",
+                    "Sizes of tensors must match except in dimension {axis}: tensor number {place} in the list has {} dimensions where the first has {}",
                     t.ndim(),
                     lead.ndim()
                 ),

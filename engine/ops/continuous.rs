@@ -155,8 +155,7 @@ fn continuous(op: &'static str, name: &str, x: &Tensor) -> Result<()> {
         false => {
             let dtype = x.dtype();
             let why = format!(
-                "{name} distribution is a continuous probability distribution. dtype must be a floating point but you \
-                 specified {dtype}"
+                "{name} distribution is a continuous probability distribution. dtype must be a floating point but you specified {dtype}"
             );
             Err(Error::dtype(op, why, &[dtype]))
         }

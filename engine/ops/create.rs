@@ -86,8 +86,7 @@ fn empty_permuted_body(
     const OP: &str = "empty_permuted";
     if size.len() != physical_layout.len() {
         let why = format!(
-            "Number of dimensions in size does not match the length of the physical_layout; i.e. len(size) = {} is not \
-             equal to len(physical_layout) = {}",
+            "Number of dimensions in size does not match the length of the physical_layout; i.e. len(size) = {} is not equal to len(physical_layout) = {}",
             size.len(),
             physical_layout.len()
         );

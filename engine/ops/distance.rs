@@ -84,8 +84,8 @@ macro_rules! metric_ops {
                 "N(2, 5), fweights=I(1, 4, 5), aweights=FIXED(P(5))",
             ],
             example: [
-                "assert_close(tensor([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]])?.cov(1, None, None)?, [[1.0, -1.0], [-1.0, \
-                1.0]]);",
+                "let made = tensor([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]])?.cov(1, None, None)?;",
+                "assert_close(made, [[1.0, -1.0], [-1.0, 1.0]]);",
             ],
         }
         /// The correlation coefficients of variables in rows, observed in columns (Pearson).

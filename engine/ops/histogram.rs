@@ -161,8 +161,7 @@ pub(super) fn histogramdd_body(
     let d = x.shape()[x.ndim() - 1];
     let points = x.reshape(&[-1, d as isize])?;
     if weight.is_some_and(|w| w.numel() != points.shape()[0]) {
-        let why = "if weight tensor is provided it should have the same shape as the input tensor excluding its \
-                   innermost dimension";
+        let why = "if weight tensor is provided it should have the same shape as the input tensor excluding its innermost dimension";
         return Err(Error::runtime("histogramdd", why));
     }
     let own = weight;

@@ -88,8 +88,8 @@ macro_rules! matrix_ops {
             run: matrix_power_body["linalg.matrix_power"], torch: "linalg.matrix_power",
             samples: ["N(3, 3), 2", "REG(2, 2, 2), -1"],
             example: [
-                "assert_close(linalg_matrix_power(&tensor([[2.0, 0.0], [0.0, 4.0]])?, -1)?, [[0.5, 0.0], [0.0, \
-                0.25]]);",
+                "let made = linalg_matrix_power(&tensor([[2.0, 0.0], [0.0, 4.0]])?, -1)?;",
+                "assert_close(made, [[0.5, 0.0], [0.0, 0.25]]);",
             ],
         }
         /// The exponential of each square matrix.
@@ -158,8 +158,8 @@ macro_rules! matrix_ops {
             run: vecdot_body, torch: "linalg.vecdot",
             samples: ["N(3), N(3)", "N(2, 3), N(2, 3)", "N(3, 4), N(3, 1), dim=0", "N(2, 1, 3), N(4, 3)"],
             example: [
-                "assert_close(linalg_vecdot(&tensor([[1.0, 2.0], [3.0, 4.0]])?, &tensor([10.0, 1.0])?, -1)?, [12.0, \
-                34.0]);",
+                "let made = linalg_vecdot(&tensor([[1.0, 2.0], [3.0, 4.0]])?, &tensor([10.0, 1.0])?, -1)?;",
+                "assert_close(made, [12.0, 34.0]);",
             ],
         }
         /// The norm of the elements over `dim` (all by default), as vectors: `(Σ|x|^ord)^(1/ord)`, for ±∞ the largest
@@ -200,8 +200,8 @@ macro_rules! matrix_ops {
             ],
             example: [
                 "let order = Some(lucid::ops::NormOrder::Number(1.0));",
-                "assert_close(linalg_matrix_norm(&tensor([[1.0, -2.0], [3.0, 4.0]])?, order, &[-2, -1], false, \
-                None)?, 6.0);",
+                "let made = linalg_matrix_norm(&tensor([[1.0, -2.0], [3.0, 4.0]])?, order, &[-2, -1], false, None)?;",
+                "assert_close(made, 6.0);",
             ],
         }
         /// [`linalg_vector_norm`] or [`linalg_matrix_norm`]: of two dimensions with an `ord` the matrix norm, else the
@@ -545,8 +545,7 @@ fn cross_body(a: &Tensor, b: &Tensor, dim: Option<isize>) -> Result<Tensor> {
         None => match a.shape().iter().position(|&n| n == 3) {
             Some(axis) => {
                 warn_once!(
-                    "Using cross without the dim argument is deprecated. Please pass dim, or use linalg.cross, whose \
-                     dim is -1 by default."
+                    "Using cross without the dim argument is deprecated. Please pass dim, or use linalg.cross, whose dim is -1 by default."
                 );
                 axis as isize
             }

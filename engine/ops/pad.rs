@@ -12,8 +12,7 @@ pub(super) fn pad_body(x: &Tensor, pad: &[isize], mode: &str, value: Option<Scal
     }
     if pad.len() > 2 * x.ndim() {
         let why = format!(
-            "Padding length should be less than or equal to two times the input dimension but got padding length {} and \
-             input of dimension {}",
+            "Padding length should be less than or equal to two times the input dimension but got padding length {} and input of dimension {}",
             pad.len(),
             x.ndim()
         );
@@ -86,8 +85,7 @@ fn pad_dim(x: &Tensor, axis: usize, low: isize, high: isize, mode: &str) -> Resu
     };
     if rest < 1 || before > room || after > room {
         let why = format!(
-            "Padding size should be less than the corresponding input dimension, but got: padding ({low}, {high}) at \
-             dimension {axis} of size {n}, mode \"{mode}\""
+            "Padding size should be less than the corresponding input dimension, but got: padding ({low}, {high}) at dimension {axis} of size {n}, mode \"{mode}\""
         );
         return Err(Error::shape("pad", why, &[x.shape()]));
     }

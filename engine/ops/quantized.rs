@@ -76,8 +76,7 @@ fn columns(op: &'static str, w: &Tensor, scales: &Tensor, biases: &Tensor, forma
         true => Ok(scales.shape()[w.ndim() - 1] * format.group),
         false => {
             let why = format!(
-                "w (…, N, K*bits/32), scales and biases (…, N, K/group_size) do not fit together for bits={} and \
-                 group_size={}",
+                "w (…, N, K*bits/32), scales and biases (…, N, K/group_size) do not fit together for bits={} and group_size={}",
                 format.bits, format.group
             );
             Err(Error::shape(op, why, &shapes))

@@ -154,8 +154,8 @@ macro_rules! shape_ops {
                 "N(2, 3, 4), (-1, 2), 'replicate'",
             ],
             example: [
-                r#"assert_close(tensor([1, 2, 3])?.pad(&[1, 2], PadMode::Constant, None)?, [0, 1, 2, 3, 0, 0]);"#,
-                r#"assert_close(tensor([[1, 2, 3]])?.pad(&[2, 1], PadMode::Reflect, None)?, [[3, 2, 1, 2, 3, 2]]);"#,
+                "assert_close(tensor([1, 2, 3])?.pad(&[1, 2], PadMode::Constant, None)?, [0, 1, 2, 3, 0, 0]);",
+                "assert_close(tensor([[1, 2, 3]])?.pad(&[2, 1], PadMode::Reflect, None)?, [[3, 2, 1, 2, 3, 2]]);",
             ],
         }
         /// Grids of coordinates: of vectors, tensors of all their sizes together, each vector along its own dimension.
@@ -427,8 +427,7 @@ fn split_along(op: &'static str, dim: isize, least: usize, x: &Tensor, sections:
         let n = x.shape()[dim as usize];
         if count < 1 || !n.is_multiple_of(count as usize) {
             let why = format!(
-                "attempted to split along dimension {dim}, but the size of the dimension {n} is not divisible by the \
-                 split_size {count}!"
+                "attempted to split along dimension {dim}, but the size of the dimension {n} is not divisible by the split_size {count}!"
             );
             return Err(Error::shape(op, why, &[x.shape()]));
         }

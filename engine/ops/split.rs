@@ -55,8 +55,7 @@ pub(super) fn split_body(x: &Tensor, sections: super::Sections<'_>, dim: isize) 
             let sum = sizes.iter().try_fold(0isize, |sum, &s| sum.checked_add(s));
             if sizes.iter().any(|&s| s < 0) || sum != Some(n as isize) {
                 let why = format!(
-                    "expects split_sizes {sizes:?} to be non-negative and to sum exactly to {n} (input tensor's size at \
-                     dimension {axis})"
+                    "expects split_sizes {sizes:?} to be non-negative and to sum exactly to {n} (input tensor's size at dimension {axis})"
                 );
                 return Err(Error::shape("split", why, &[x.shape()]));
             }

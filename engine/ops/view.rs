@@ -96,8 +96,7 @@ fn view_body(x: &Tensor, shape: &[isize]) -> Result<Tensor> {
     let shape = shape::infer_size("view", shape, x.shape())?;
     view_as(ViewOp::Reshape { shape: shape.clone() }, x)?.ok_or_else(|| {
         let why = format!(
-            "view size {shape:?} is not compatible with input tensor's size and stride {:?} (at least one dimension \
-             spans across two contiguous subspaces). Use .reshape(...) instead.",
+            "view size {shape:?} is not compatible with input tensor's size and stride {:?} (at least one dimension spans across two contiguous subspaces). Use .reshape(...) instead.",
             x.layout().strides
         );
         Error::shape("view", why, &[x.shape()])

@@ -50,7 +50,7 @@ macro_rules! binary_ops {
             ],
             example: [
                 "assert_close(tensor([7, -7])?.div(2, None)?, [3.5, -3.5]);",
-                r#"assert_close(tensor([7, -7])?.div(2, Rounding::Floor)?, [3, -4]);"#,
+                "assert_close(tensor([7, -7])?.div(2, Rounding::Floor)?, [3, -4]);",
             ],
         }
         /// `floor(input / other)`. Integer division by zero raises. Its backward raises, as PyTorch's: `div` with

@@ -109,8 +109,8 @@ macro_rules! contract_ops {
                 samples: ["N(3, 4), N(3), N(4)", "N(4), N(3), N(4), beta=0.5, alpha=2"],
                 example: [
                     "let x = tensor([[1.0, 1.0], [1.0, 1.0]])?;",
-                    "assert_close(x.addr(&tensor([1.0, 2.0])?, &tensor([3.0, 4.0])?, 10, 1)?, [[13.0, 14.0], [16.0, \
-                    18.0]]);",
+                    "let made = x.addr(&tensor([1.0, 2.0])?, &tensor([3.0, 4.0])?, 10, 1)?;",
+                    "assert_close(made, [[13.0, 14.0], [16.0, 18.0]]);",
                 ],
             }
             /// `beta * input + alpha * (batch1 @ batch2)`, batch by batch.

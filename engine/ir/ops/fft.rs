@@ -21,8 +21,8 @@ macro_rules! fft_ops {
                 samples: ["N(3, 4), [1], 0, True", "N(2, 5, 3), [0, 1], 1, False", "N(7), [0], 2, True"],
                 example: [
                     "let x = tensor([(1.0, 0.0), (2.0, 0.0), (3.0, 0.0), (4.0, 0.0)])?;",
-                    "assert_close(_fft_c2c(&x, &[0], 0, true)?, [(10.0, 0.0), (-2.0, 2.0), (-2.0, 0.0), (-2.0, \
-                    -2.0)]);",
+                    "let made = _fft_c2c(&x, &[0], 0, true)?;",
+                    "assert_close(made, [(10.0, 0.0), (-2.0, 2.0), (-2.0, 0.0), (-2.0, -2.0)]);",
                 ],
             }
             /// The forward transform of real numbers along `dim`, of whose last dimension with `onesided` the first

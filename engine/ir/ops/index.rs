@@ -62,8 +62,8 @@ macro_rules! index_ops {
             ],
             example: [
                 "let x = tensor([0, 0, 0])?;",
-                "assert_close(x.scatter(0, &tensor([2, 0])?, Some((&tensor([5, 6])?).into()), None, None)?, [6, 0, \
-                5]);",
+                "let made = x.scatter(0, &tensor([2, 0])?, Some((&tensor([5, 6])?).into()), None, None)?;",
+                "assert_close(made, [6, 0, 5]);",
             ],
         }
         /// A copy in which the elements of `src` that `index` sends to one place along `dim` are combined with what is
@@ -86,7 +86,7 @@ macro_rules! index_ops {
             ],
             example: [
                 "let x = tensor([1.0, 2.0])?;",
-                r#"let made = x.scatter_reduce(0, &tensor([0, 0, 1])?, &tensor([3.0, 4.0, 5.0])?, Combine::Sum, true)?;"#,
+                "let made = x.scatter_reduce(0, &tensor([0, 0, 1])?, &tensor([3.0, 4.0, 5.0])?, Combine::Sum, true)?;",
                 "assert_close(made, [8.0, 7.0]);",
             ],
         }

@@ -148,8 +148,7 @@ macro_rules! linalg_ops {
                 run: triangle_body, torch: "-",
                 samples: [],
                 example: [
-                    "let x = solve_triangle(&tensor([[2.0, 0.0], [1.0, 3.0]])?, &tensor([[2.0], [4.0]])?, false, \
-                    false)?;",
+                    "let x = solve_triangle(&tensor([[2.0, 0.0], [1.0, 3.0]])?, &tensor([[2.0], [4.0]])?, false, false)?;",
                     "assert_close(x, [[1.0], [1.0]]);",
                 ],
             }
@@ -161,7 +160,7 @@ macro_rules! linalg_ops {
                 run: eigenvalues_body, node: "linalg_eigh", torch: "linalg.eigvalsh",
                 samples: ["SYM(3, 3)", "SYM(2, 4, 4), 'U'", "SYM(1, 1)", "N(0, 0)"],
                 example: [
-                    r#"assert_close(linalg_eigvalsh(&tensor([[2.0, 1.0], [1.0, 2.0]])?, Triangle::Lower)?, [1.0, 3.0]);"#,
+                    "assert_close(linalg_eigvalsh(&tensor([[2.0, 1.0], [1.0, 2.0]])?, Triangle::Lower)?, [1.0, 3.0]);",
                 ],
             }
             /// The singular values of each matrix, in descending order.

@@ -196,7 +196,7 @@ macro_rules! nn_ops {
             primitive: Gelu { tanh: bool }, saves: Inputs, gradient: |c, g| [gelu_back(g, &c.x(0)?, *tanh)],
             run: gelu_body, torch: "nn.functional.gelu",
             samples: ["N(3, 4)", "N(3, 4), approximate='tanh'"],
-            example: [r#"assert_close(gelu(&tensor([-1.0, 1.0])?, Approximate::None)?, [-0.15866, 0.84134]);"#],
+            example: ["assert_close(gelu(&tensor([-1.0, 1.0])?, Approximate::None)?, [-0.15866, 0.84134]);"],
         }
         /// The gradient through [`gelu`] from `grad`: `grad` times the slope at `input`.
         function gelu_gradient(grad: Tensor, input: Tensor, tanh: Bool) -> Tensor {
@@ -259,7 +259,7 @@ macro_rules! nn_ops {
                 "N(3, 4), N(3, 4), 'smooth_l1', 0.6",
             ],
             example: [
-                r#"let x = tensor([0.5, -3.0])?;"#,
+                "let x = tensor([0.5, -3.0])?;",
                 r#"let made = elementwise_gradient(&tensor([1.0, 1.0])?, &x, "huber", 1.0, 0.0, 0.0)?;"#,
                 "assert_close(made, [0.5, -1.0]);",
             ],

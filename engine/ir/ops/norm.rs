@@ -28,8 +28,8 @@ macro_rules! norm_ops {
             run: standardize_body, torch: "-",
             samples: [],
             example: [
-                "assert_close(normalize_last(&tensor([[1.0, 3.0], [5.0, 9.0]])?, 1, 0.0)?, [[-1.0, 1.0], [-1.0, \
-                1.0]]);",
+                "let made = normalize_last(&tensor([[1.0, 3.0], [5.0, 9.0]])?, 1, 0.0)?;",
+                "assert_close(made, [[-1.0, 1.0], [-1.0, 1.0]]);",
             ],
         }
         /// The gradient through [`normalize_last`] from `grad`: `(g - mean(g) - y mean(g y)) / sqrt(var + eps)`, with

@@ -97,8 +97,8 @@ macro_rules! random_ops {
             example: [
                 "let x = tensor([[1.0, 2.0]])?;",
                 "let seeded = || { let g = Generator::new(); g.manual_seed(3); g };",
-                "let (a, b) = (randn_like(&x, Some(&seeded()), None, None, None)?, randn_like(&x, Some(&seeded()), \
-                None, None, None)?);",
+                "let draw = || randn_like(&x, Some(&seeded()), None, None, None);",
+                "let (a, b) = (draw()?, draw()?);",
                 "assert_close(a, &b);",
             ],
         }
@@ -155,8 +155,7 @@ macro_rules! random_ops {
             run: discrete::binomial, torch: "-",
             samples: [],
             example: [
-                "let heads = binomial(&tensor([10.0, 10.0, 10.0])?, &tensor([0.0, 0.5, 1.0])?, \
-                None)?.to_vec::<f32>()?;",
+                "let heads = binomial(&tensor([10.0, 10.0, 10.0])?, &tensor([0.0, 0.5, 1.0])?, None)?.to_vec::<f32>()?;",
                 "assert!(heads[0] == 0.0 && (0.0..=10.0).contains(&heads[1]) && heads[2] == 10.0);",
             ],
         }

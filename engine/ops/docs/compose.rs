@@ -49,8 +49,7 @@ pub fn macro_source(folder: &Path) -> Result<String, String> {
     let mut common = read(&folder.join("arguments.txt"))?;
     let common = common.remove("shared").unwrap_or_default();
     let mut source = String::from(
-        "/// The documentation of an op beyond its summary, in the form of one language.\n#[doc(hidden)]\n#[macro_export]\n\
-         macro_rules! op_doc {\n",
+        "/// The documentation of an op beyond its summary, in the form of one language.\n#[doc(hidden)]\n#[macro_export]\nmacro_rules! op_doc {\n",
     );
     for path in files.iter().filter(|p| !p.ends_with("arguments.txt")) {
         let mut entries = read(path).map_err(|e| format!("{}: {e}", path.display()))?;

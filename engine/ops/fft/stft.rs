@@ -35,14 +35,12 @@ macro_rules! stft_ops {
                     "N(40), 8, return_complex=True",
                     "N(2, 30), 8, 3, 6, P(6), return_complex=True",
                     "N(20), 7, 2, None, P(7), False, return_complex=True",
-                    "N(2, 20), 8, 4, window=P(8), pad_mode='constant', normalized=True, onesided=False, \
-                    return_complex=True",
+                    "N(2, 20), 8, 4, window=P(8), pad_mode='constant', normalized=True, onesided=False, return_complex=True",
                     "N(24), 8, 4, window=P(8), return_complex=False",
                 ],
                 example: [
                     "let x = tensor([1.0, 2.0, 3.0, 4.0])?;",
-                    "let y = x.stft(2, Some(2), None, Some(&tensor([1.0, 1.0])?), false, PadMode::Reflect, false, \
-                    None, Some(true), None)?;",
+                    "let y = x.stft(2, Some(2), None, Some(&tensor([1.0, 1.0])?), false, PadMode::Reflect, false, None, Some(true), None)?;",
                     "assert_close(y, [[(3.0, 0.0), (7.0, 0.0)], [(-1.0, 0.0), (-1.0, 0.0)]]);",
                 ],
             }
@@ -131,8 +129,7 @@ impl Frames {
 /// PyTorch's warning of a call without a window.
 fn warn_rectangular(why: &str) {
     crate::warnings::warn(format!(
-        "A window was not provided. A rectangular window will be applied{why} To suppress this warning and use a \
-         rectangular window, explicitly set `window=lucid.ones(n_fft, device=<device>)`."
+        "A window was not provided. A rectangular window will be applied{why} To suppress this warning and use a rectangular window, explicitly set `window=lucid.ones(n_fft, device=<device>)`."
     ));
 }
 
@@ -170,8 +167,7 @@ fn stft_body(
     }
     if window.is_none() {
         warn_rectangular(
-            ", which is known to cause spectral leakage. Other windows such as lucid.hann_window or lucid.hamming_window \
-             are recommended to reduce spectral leakage.",
+            ", which is known to cause spectral leakage. Other windows such as lucid.hann_window or lucid.hamming_window are recommended to reduce spectral leakage.",
         );
     }
     if return_complex == Some(false) {
@@ -323,8 +319,7 @@ fn istft_body(
     }
     if end > reach {
         crate::warnings::warn(
-            "The length of signal is shorter than the length parameter. Result is being padded with zeros in the tail. \
-             Please check your center and hop_length settings."
+            "The length of signal is shorter than the length parameter. Result is being padded with zeros in the tail. Please check your center and hop_length settings."
                 .to_string(),
         );
         let behind = isize::try_from(end - reach).unwrap_or(isize::MAX);
@@ -338,8 +333,7 @@ fn refuse_gaps(op: &'static str, envelope: &Tensor) -> Result<()> {
     let least = crate::batching::bare(envelope).detach()?.abs()?.amin(None, false)?.item()?.to_f64();
     if least < 1e-11 {
         let why = format!(
-            "window overlap add min: {least}: the windows leave a gap, by which the signal would have to be divided; take \
-             a window without zeros at both ends, or a smaller hop_length"
+            "window overlap add min: {least}: the windows leave a gap, by which the signal would have to be divided; take a window without zeros at both ends, or a smaller hop_length"
         );
         return Err(Error::runtime(op, why));
     }

@@ -48,7 +48,7 @@ macro_rules! factor_ops {
             samples: ["N(4, 3)", "N(2, 3, 4)", "REG(2, 3, 3)", "N(2, 0)"],
             example: [
                 "let a = tensor([[3.0, 1.0], [4.0, 2.0]])?;",
-                r#"let made = linalg_qr(&a, QrMode::Reduced)?;"#,
+                "let made = linalg_qr(&a, QrMode::Reduced)?;",
                 "assert_close(made[0].matmul(&made[1])?, &a);",
                 "assert_close(made[0].t()?.matmul(&made[0])?, [[1.0, 0.0], [0.0, 1.0]]);",
             ],
@@ -62,7 +62,7 @@ macro_rules! factor_ops {
             samples: ["SYM(3, 3)", "SYM(2, 4, 4), 'U'", "N(0, 0)"],
             example: [
                 "let a = tensor([[2.0, 1.0], [1.0, 2.0]])?;",
-                r#"let made = linalg_eigh(&a, Triangle::Lower)?;"#,
+                "let made = linalg_eigh(&a, Triangle::Lower)?;",
                 "assert_close(&made[0], [1.0, 3.0]);",
                 "assert_close(a.matmul(&made[1])?, &(&made[1] * &made[0])?);",
             ],
@@ -215,8 +215,7 @@ fn cholesky_ex_body(a: &Tensor, upper: bool, check_errors: bool) -> Result<Vec<T
     if check_errors {
         refuse(&info, |minor| {
             let why = format!(
-                "The factorization could not be completed because the input is not positive-definite (the leading minor \
-                 of order {minor} is not positive-definite)."
+                "The factorization could not be completed because the input is not positive-definite (the leading minor of order {minor} is not positive-definite)."
             );
             Error::lin_alg(op, why)
         })?;
@@ -327,8 +326,7 @@ fn lu_factor_ex_body(a: &Tensor, pivot: bool, check_errors: bool) -> Result<Vec<
     if check_errors {
         refuse(&parts[2], |n| {
             let why = format!(
-                "U[{n},{n}] is zero and using it on lu_solve would result in a division by zero. If you still want to \
-                 perform the factorization, consider calling linalg.lu(A, pivot) or linalg.lu_factor_ex(A, pivot)"
+                "U[{n},{n}] is zero and using it on lu_solve would result in a division by zero. If you still want to perform the factorization, consider calling linalg.lu(A, pivot) or linalg.lu_factor_ex(A, pivot)"
             );
             Error::runtime(op, why)
         })?;
@@ -433,8 +431,7 @@ fn ldl_factor_ex_body(a: &Tensor, hermitian: bool, check_errors: bool) -> Result
     if check_errors {
         refuse(&parts[2], |n| {
             let why = format!(
-                "the diagonal element {n} of D is zero: solving by this factorization would divide by zero. linalg.ldl_factor_ex \
-                 gives it without an error"
+                "the diagonal element {n} of D is zero: solving by this factorization would divide by zero. linalg.ldl_factor_ex gives it without an error"
             );
             Error::lin_alg(op, why)
         })?;

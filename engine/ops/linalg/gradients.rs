@@ -36,8 +36,7 @@ fn refuse_phase(op: &'static str, along: &Tensor) -> Result<()> {
     match crate::ops::complex::imag(&along)?.abs()?.amax(None, false)?.item_f64()? {
         most if most > 1e-2 => {
             let why =
-                "the vectors are unique up to factors of absolute value 1 alone; the loss depends on them, so that \
-                       its gradient is not defined";
+                "the vectors are unique up to factors of absolute value 1 alone; the loss depends on them, so that its gradient is not defined";
             Err(Error::runtime(op, why))
         }
         _ => Ok(()),

@@ -126,8 +126,8 @@ macro_rules! solve_ops {
             run: cholesky_inverse_body,
             samples: ["P(3, 3)", "P(2, 3, 3), upper=True"],
             example: [
-                "assert_close(tensor([[2.0, 0.0], [0.0, 4.0]])?.cholesky_inverse(false)?, [[0.25, 0.0], [0.0, \
-                0.0625]]);",
+                "let made = tensor([[2.0, 0.0], [0.0, 4.0]])?.cholesky_inverse(false)?;",
+                "assert_close(made, [[0.25, 0.0], [0.0, 0.0625]]);",
             ],
         }
         /// `X` of `L Lᵀ X = input` (with `upper`, of `Uᵀ U X = input`) from a Cholesky factor. Batches broadcast.
