@@ -98,7 +98,9 @@ def known(op: str, device: str, dtype: str) -> Limitation | None:
 
 
 #: Primitives without a batching rule, by name: under `vmap` they run sample by sample. Why each has none.
-VMAP_FALLBACKS: dict[str, str] = {}
+VMAP_FALLBACKS: dict[str, str] = {
+    "embedding_sum": "the kernel reads one table; a batch of tables would need indices counted through them, checked before",
+}
 
 DYNAMIC = (
     "what it gives depends on the values, so that samples would differ in shape or in control flow; PyTorch refuses too"
