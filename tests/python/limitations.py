@@ -99,7 +99,7 @@ def known(op: str, device: str, dtype: str) -> Limitation | None:
 
 #: Primitives without a batching rule, by name: under `vmap` they run sample by sample. Why each has none.
 VMAP_FALLBACKS: dict[str, str] = {
-    "embedding_sum": "the kernel reads one table; a batch of tables would need indices counted through them, checked before",
+    "embedding_sum": "the kernel reads one table; a batch of tables would need indices counted through all of them",
 }
 
 DYNAMIC = (

@@ -132,6 +132,7 @@ TABLE: dict[str, Tolerance] = {
     "logits": Tolerance(1e-4, 2e-4, "logits after all layers of a small model"),
     "rounded weights": Tolerance(1e-3, 1e-3, "products with weights that are rounded twice, or read by another kernel"),
     "dequantised": Tolerance(1e-5, 1e-4, "scales in float16, times integers, added in another order"),
+    "8-bit activations": Tolerance(0.0, 2e-2, "activations rounded to 8 bits; relative to the largest result"),
     "float16 weights": Tolerance(1e-3, 1e-6, "weights that a file holds in float16"),
     "quantised product": Tolerance(
         1e-4, 3e-4,

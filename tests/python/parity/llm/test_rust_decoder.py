@@ -15,6 +15,7 @@ from lucid import _C, llm
 from lucid.llm.gguf_export import save_gguf
 
 from tests.python.parity.llm.models import MODELS, make, prompts
+from tests.python.tolerances import within
 
 DENSE = [name for name in MODELS if name not in ("mixtral", "qwen3-moe")]
 
@@ -36,7 +37,7 @@ def test_logits_and_greedy_tokens_are_those_of_transformers(name: str, tmp_path:
         whole, pieces = (0, 28), (0, 9, 10, 11, 17, 28)
         for cuts in (whole,) if "dynamic" in name or "longrope" in name else (whole, pieces):
             got = engine.logits([row[a:b] for a, b in pairwise(cuts)])
-            np.testing.assert_allclose(got.cpu().numpy(), wanted, atol=1e-4, rtol=1e-4)
+            np.testing.assert_allclose(got.cpu().numpy(), wanted, **within("logits"))
     if 2 not in ids:
         assert _C._Decoder(tmp_path, "cpu").generate(row[:8], new)[0] == ids
     model = llm.load_model(tmp_path, "gpu")
@@ -53,7 +54,7 @@ def test_gguf_files_and_quantised_folders(name: str, tmp_path: Path) -> None:
         with lucid.no_grad():
             wanted = llm.load_model(path)(lucid.tensor([row]))[0, -1].float().numpy()
         got = _C._Decoder(path, "cpu").logits([row[:7], row[7:]])
-        np.testing.assert_allclose(got.float().numpy(), wanted, atol=1e-4, rtol=1e-4)
+        np.testing.assert_allclose(got.float().numpy(), wanted, **within("logits"))
 
     model = llm.load_model(tmp_path / "dense")
     for form in ("F32", "F16", "Q8_0", "Q4_1"):
@@ -89,7 +90,7 @@ def test_activations_of_8_bits(name: str, tmp_path: Path) -> None:
             wanted = model(lucid.tensor([row]))[0, -1].numpy()
         got = _C._Decoder(place, "cpu", True).logits([row[:7], row[7:]]).numpy()
         # The same kernels; where sums are rounded otherwise, activations may fall to the other side of a half.
-        np.testing.assert_allclose(got, wanted, atol=0.02 * np.abs(wanted).max())
+        np.testing.assert_allclose(got, wanted, **within("8-bit activations", np.abs(wanted).max()))
         wrong = np.abs(wanted - exact)
         assert 0 < wrong.max() < 0.1 * np.abs(exact).max()
         assert llm.generate(model, [row], 3)[0].tokens[0] == int(wanted.argmax())
@@ -122,7 +123,7 @@ def test_caches_grow_and_forget_what_no_window_reaches(tmp_path: Path) -> None:
     with lucid.no_grad():
         wanted = model(lucid.tensor([row]))[0, -1].numpy()
     steps = [row[:300], *([t] for t in row[300:860]), row[860:]]
-    np.testing.assert_allclose(engine.logits(steps).numpy(), wanted, atol=1e-4, rtol=1e-4)
+    np.testing.assert_allclose(engine.logits(steps).numpy(), wanted, **within("logits"))
     # Two buffers of float32 in each of three layers; a window of 6 tokens leaves room for 256, not for all.
     _, held = engine.generate([5], 900)
     assert held <= 3 * 2 * 2 * 32 * 4 * 512
