@@ -24,7 +24,7 @@ def data(n: int) -> tuple[lucid.Tensor, lucid.Tensor]:
     return lucid.randn(8 * n, 6, generator=g, device="cpu"), lucid.randn(8 * n, 3, generator=g, device="cpu")
 
 
-def close(a: lucid.Tensor, b: lucid.Tensor, what: object, name: str = "few ops") -> None:
+def close(a: lucid.Tensor, b: lucid.Tensor, what: object, name: str = "near zero") -> None:
     assert lucid.allclose(a.detach(), b.detach(), **within(name)), (what, a, b)
 
 
