@@ -18,11 +18,6 @@ from lucid.amp import GradScaler, autocast, custom_bwd, custom_fwd
 from tests.python.tolerances import TABLE
 
 
-@pytest.fixture(params=["cpu", "gpu"])
-def device(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 def test_state_nests_and_is_restored(device: str) -> None:
     default = lucid.bfloat16 if device == "cpu" else lucid.float16
     other = lucid.float16 if device == "cpu" else lucid.bfloat16

@@ -11,11 +11,6 @@ import pytest
 from lucid import nn
 
 
-@pytest.fixture(params=["cpu", "gpu"])
-def device(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 class Net(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -13,11 +13,6 @@ from lucid import nn, optim
 from tests.python.tolerances import TABLE, near
 
 
-@pytest.fixture(params=["cpu", "gpu"])
-def device(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 def leaf(values: list[float], device: str = "cpu") -> lucid.Tensor:
     return lucid.tensor(values, device=device, requires_grad=True)
 

@@ -14,11 +14,6 @@ from lucid import optim
 from tests.python.tolerances import TABLE
 
 
-@pytest.fixture(params=["cpu", "gpu"])
-def device(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 def rows(device: str = "cpu") -> lucid.Tensor:
     """Row 2 twice and row 0 once, of (4, 2)."""
     values = lucid.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], device=device)

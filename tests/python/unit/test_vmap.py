@@ -12,11 +12,6 @@ from lucid import func
 from tests.python.tolerances import within
 
 
-@pytest.fixture(params=["cpu", "gpu"])
-def device(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 def test_printing(device: str) -> None:
     seen: list[str] = []
 

@@ -387,7 +387,7 @@ def test_importing_lucid_brings_none_of_these() -> None:
     ("name", "reason"),
     [
         ("qint8", "use float16 or bfloat16"),
-        ("nn.functional.grouped_mm", "vendor"),
+        ("nn.functional.scaled_grouped_mm", "dtypes"),
         ("cuda.CUDAGraph", "MLX has one memory pool"),
         ("utils.cpp_extension", "workings"),
     ],
