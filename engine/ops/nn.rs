@@ -398,7 +398,7 @@ fn gradient_of_rows(
     // One zero, seen as many: the copy that is written to need not read them all.
     let zeros = Tensor::constant(Scalar::ZERO, g.dtype(), g.device())?;
     let zeros = super::view::expand_to(&zeros, shape)?;
-    super::index::put_axes(super::index::Target::Copy, &zeros, &[0], &[index.clone()], g, true, true)
+    super::index::put_axes(super::index::Target::Copy, &zeros, &[0], std::slice::from_ref(index), g, true, true)
 }
 
 fn one_hot_body(x: &Tensor, num_classes: i64) -> Result<Tensor> {
