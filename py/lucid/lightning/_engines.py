@@ -53,8 +53,11 @@ def get_backend() -> str:
 
 def package(name: str) -> Any:
     """PyTorch or MLX."""
+    modules = {"torch": "torch", "mlx": "mlx.core"}
+    if name not in modules:
+        raise errors.ValueError(f"package(): expected one of {', '.join(modules)}, got {name!r}")
     try:
-        return importlib.import_module({"torch": "torch", "mlx": "mlx.core"}[name])
+        return importlib.import_module(modules[name])
     except ImportError as e:
         raise errors.RuntimeError(f"the engine {name!r} needs a package that is not installed: {e}") from None
 

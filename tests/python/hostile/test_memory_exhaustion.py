@@ -134,7 +134,7 @@ def in_child(programs: dict[str, str], sizes: list[tuple[int, int]], room: int) 
 def test_no_room_is_a_typed_error() -> None:
     # Sizes for which the result fits and the memory to work in may not, and sizes for which nothing fits.
     # Less room than this OpenBLAS itself ends the process over, where it makes a buffer for a thread.
-    lines = in_child(PROGRAMS, [(2_000_000, 500), (1 << 28, 6000), (1 << 42, 200_000)], 60 << 20)
+    lines = in_child(PROGRAMS, [(2_000_000, 500), (1 << 28, 6000), (1 << 42, 200_000)], 96 << 20)
     internal = [line for line in lines if "InternalError" in line]
     assert not internal
     assert sum(line.endswith("out of memory") for line in lines) > len(PROGRAMS)

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[3]
 
 
 def launch(
@@ -15,7 +16,9 @@ def launch(
 ) -> subprocess.CompletedProcess[str]:
     """Runs a script of this folder in `n` processes by the launcher."""
     command = [sys.executable, "-m", "lucid.distributed.run", "--nproc-per-node", str(n), *options]
-    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    # The scripts name their tolerances by the package of the tests.
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)}
     for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LUCID_DISTRIBUTED_TOKEN"):
         env.pop(name, None)
     return subprocess.run(
