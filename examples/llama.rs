@@ -27,6 +27,9 @@ struct Options {
     rounds: Option<bool>,
 }
 
+const USAGE: &str = "llama --model DIR_OR_GGUF [--prompt TEXT | --chat TEXT [--system TEXT]] [--max-tokens N]
+    [--temperature T] [--top-k N] [--top-p P] [--min-p P] [--seed N] [--device cpu|gpu] [--activations int8|float]";
+
 fn wrong(why: String) -> Box<Error> {
     Error::value("llama", why)
 }
@@ -45,6 +48,10 @@ fn options() -> Result<Options> {
     };
     let mut given = std::env::args().skip(1);
     while let Some(name) = given.next() {
+        if matches!(name.as_str(), "-h" | "--help") {
+            println!("{USAGE}");
+            std::process::exit(0);
+        }
         let value = given.next().ok_or_else(|| wrong(format!("{name} needs a value")))?;
         let number = || value.parse::<f64>().map_err(|_| wrong(format!("{name} needs a number, got {value:?}")));
         let count = || value.parse::<usize>().map_err(|_| wrong(format!("{name} needs a number, got {value:?}")));
