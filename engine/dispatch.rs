@@ -248,7 +248,9 @@ mod graph_steps;
 pub(crate) mod memory;
 use bytes::transfer;
 pub(crate) use bytes::{expose, from_bytes, to_bytes};
-pub(crate) use graph_steps::{fuses, in_one_pass, norm_gradients, run, run_fused};
+pub(crate) use graph_steps::{
+    attention_gradients, channel_moments, fuses, in_one_pass, norm_gradients, run, run_fused, runs_custom_kernels,
+};
 pub use memory::{empty_cache, memory_stats, reset_peak_memory_stats, set_cache_limit};
 
 /// The arrays of an op's inputs, all on `B`'s device.

@@ -71,9 +71,61 @@ pub(crate) fn in_one_pass(inputs: &[&Tensor], ops: &[(ElementOp, &[Operand])]) -
 /// The gradient through `normalize_affine` from a gradient, the input and the weight, in one pass; nothing where the device
 /// has none.
 pub(crate) fn norm_gradients(inputs: &[&Tensor; 3], dims: usize, eps: f64) -> Result<Option<[Tensor; 3]>> {
-    let [Some(g), Some(x), Some(w)] = inputs.map(cpu_array) else { return Ok(None) };
     let begun = profile::begin();
-    let made = lucid_cpu::affine_gradients(g, x, w, dims, eps)?;
-    profile::end_other(begun, "normalize_affine_gradient");
-    Ok(Some(made.map(of_cpu_array)))
+    let made = match (inputs.map(cpu_array), inputs.map(gpu_array)) {
+        ([Some(g), Some(x), Some(w)], _) => Some(lucid_cpu::affine_gradients(g, x, w, dims, eps)?.map(of_cpu_array)),
+        (_, [Some(g), Some(x), Some(w)]) => lucid_mlx::affine_gradients(g, x, w, dims, eps)?.map(|m| m.map(from_gpu)),
+        _ => None,
+    };
+    if made.is_some() {
+        profile::end_other(begun, "normalize_affine_gradient");
+    }
+    Ok(made)
+}
+
+fn gpu_array(x: &Tensor) -> Option<&lucid_mlx::GpuArray> {
+    GpuBackend::unwrap(x.storage())
+}
+
+/// A tensor of the GPU's array.
+fn from_gpu(array: lucid_mlx::GpuArray) -> Tensor {
+    Tensor::from_storage(GpuBackend::wrap(array))
+}
+
+/// The means and variances of channels (N, C, …), each (C), in one pass, which the tape sees nothing of; nothing where the
+/// device has none.
+pub(crate) fn channel_moments(x: &Tensor) -> Result<Option<[Tensor; 2]>> {
+    let Some(x) = gpu_array(x) else { return Ok(None) };
+    let begun = profile::begin();
+    let made = lucid_mlx::channel_moments(x)?.map(|made| made.map(from_gpu));
+    if made.is_some() {
+        profile::end_other(begun, "channel_moments");
+    }
+    Ok(made)
+}
+
+/// The gradient through attention from a gradient, query, key, value and perhaps a mask, to those of the three that are asked
+/// for, which the tape sees nothing of; nothing where the device has no such kernels.
+pub(crate) fn attention_gradients(
+    inputs: &[&Tensor],
+    causal: bool,
+    scale: f64,
+    asked: [bool; 3],
+) -> Result<Option<[Option<Tensor>; 3]>> {
+    let arrays: Option<SmallVec<[&lucid_mlx::GpuArray; 5]>> = inputs.iter().map(|x| gpu_array(x)).collect();
+    let Some([g, q, k, v, rest @ ..]) = arrays.as_deref() else { return Ok(None) };
+    let begun = profile::begin();
+    let made = lucid_mlx::attention_gradients(g, [q, k, v], rest.first().copied(), causal, scale, asked)?;
+    if made.is_some() {
+        profile::end_other(begun, "scaled_dot_product_attention_gradient");
+    }
+    let Some(made) = made else { return Ok(None) };
+    let [to_query, to_key, to_value] = made.map(|m| m.map(from_gpu));
+    let to_key = to_key.map(|t| t.transpose(-2, -1)).transpose()?;
+    Ok(Some([to_query, to_key, to_value]))
+}
+
+/// Has the GPU device kernels of the engine's own?
+pub(crate) fn runs_custom_kernels() -> bool {
+    lucid_mlx::runs_custom_kernels()
 }

@@ -23,6 +23,13 @@ pub enum OnePass {
         /// What is added to the variance.
         eps: f64,
     },
+    /// The gradient through attention without a mask, from the gradient, query, key and value to those three.
+    AttentionGradient {
+        /// Does no query see later keys?
+        causal: bool,
+        /// What scores are multiplied by.
+        scale: f64,
+    },
     /// A variance, in float64 only where float32 overflows: steps of a graph cannot ask, and take float64 in any case.
     Variance {
         /// Over which dimensions; all where `None`.
@@ -125,20 +132,30 @@ pub(super) struct Pass {
 impl Pass {
     /// The outputs that are asked for; nothing where the steps have to run.
     pub fn run(&self, graph: &Graph, inputs: &[&Tensor]) -> Result<Option<Results>> {
-        let made: SmallVec<[Tensor; 3]> = match (&self.composite.kind, inputs) {
+        let asked = |i: usize| self.composite.outputs.get(i).is_some_and(Option::is_some);
+        let made: SmallVec<[Option<Tensor>; 3]> = match (&self.composite.kind, inputs) {
             (OnePass::NormGradient { dims, eps }, &[g, x, w]) => {
                 let Some(made) = dispatch::norm_gradients(&[g, x, w], *dims, *eps)? else { return Ok(None) };
+                made.into_iter().map(Some).collect()
+            }
+            (OnePass::AttentionGradient { causal, scale }, &[_, _, _, _]) => {
+                let asked = [asked(0), asked(1), asked(2)];
+                let Some(made) = dispatch::attention_gradients(inputs, *causal, *scale, asked)? else {
+                    return Ok(None);
+                };
                 made.into_iter().collect()
             }
             (OnePass::Variance { dim, correction, keepdim }, &[x]) => {
                 let made = crate::ops::reduce::variance_alone(x, dim.as_deref(), *correction, *keepdim)?;
-                std::iter::once(made).collect()
+                std::iter::once(Some(made)).collect()
             }
-            (OnePass::NormGradient { .. } | OnePass::Variance { .. }, _) => return Ok(None),
+            (OnePass::NormGradient { .. } | OnePass::AttentionGradient { .. } | OnePass::Variance { .. }, _) => {
+                return Ok(None);
+            }
         };
         let mut given: SmallVec<[(Value, Tensor); 3]> = SmallVec::new();
         for (output, t) in self.composite.outputs.iter().zip(made) {
-            let Some(value) = output else { continue };
+            let (Some(value), Some(t)) = (output, t) else { continue };
             let info = graph.info(*value)?;
             if t.shape() != &info.shape[..] || t.strides() != &info.strides[..] || t.dtype() != info.dtype {
                 return Ok(None);

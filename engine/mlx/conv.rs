@@ -6,6 +6,8 @@
 
 use super::array::GpuArray;
 use super::convert::{self, int, ints, Ints};
+use super::custom_kernel;
+use super::emulator::Language;
 use super::host_kernel;
 use super::kernel_error::Made;
 use super::lower::Origin;
@@ -16,7 +18,7 @@ use lucid_cpu::CpuBackend;
 use lucid_ir::backend::Backend;
 use lucid_ir::ops::conv::{ConvArgs, ConvOp, Spatial};
 use lucid_ir::Meta;
-use mlx_ffi::{ops, Array};
+use mlx_ffi::{ops, Array, Dtype};
 
 pub(super) fn conv(op: &ConvOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> {
     if numel(&out.shape) == 0 || inputs[..inputs.len().min(2)].iter().any(|x| x.numel() == 0) {
@@ -98,10 +100,70 @@ fn sizes(values: &Spatial) -> Made<Ints> {
     ints(values)
 }
 
+/// The planes, in elements, of which cuDNN's choice for float32 asks for more memory than there is (an H100, 80 GB, from four
+/// images of 128² and 64 channels on; 112² and 256² work), after which nothing works in the process.
+const REFUSED: std::ops::Range<usize> = 120 * 120..200 * 200;
+/// Products of channels below which it has another choice.
+const NARROW: i32 = 32 * 64;
+/// Elements of the windows that are laid out at a time.
+const COLUMNS: usize = 1 << 25;
+
+/// Is this a convolution that MLX on CUDA must not be given?
+fn refused(x: &Array, kernel: &Array) -> Made<bool> {
+    let (&[_, rows, columns, inward], &[outward, h, w, _]) = (x.shape(), kernel.shape()) else { return Ok(false) };
+    let planes = REFUSED.contains(&(rows as usize * columns as usize));
+    let wide = inward.saturating_mul(outward) > NARROW && h * w > 1;
+    Ok(planes && wide && x.dtype() == Dtype::Float32 && custom_kernel::language() == Some(Language::Cuda))
+}
+
+/// A convolution as products of windows, some images at a time.
+fn by_columns(x: &Array, kernel: &Array, how: [&Ints; 3], flip: bool) -> Made<Array> {
+    let [stride, low, high] = how;
+    let kernel = match flip {
+        true => {
+            let ends: Ints = kernel.shape().iter().map(|&n| n - 1).collect();
+            let (start, stop, step) =
+                ([0, ends[1], ends[2], 0], [ends[0] + 1, -ends[1] - 2, -ends[2] - 2, ends[3] + 1], [1, -1, -1, 1]);
+            ops::slice(kernel, &start, &stop, &step)?
+        }
+        false => kernel.clone(),
+    };
+    let (k, images) = (Ints::from_slice(kernel.shape()), x.shape()[0]);
+    let x = ops::pad(x, &[1, 2], low, high, &zero_like(x)?, "constant")?;
+    let dims: Vec<i64> = x.shape().iter().map(|&d| i64::from(d)).collect();
+    let count = |i: usize| (x.shape()[i + 1] - k[i + 1]) / stride[i] + 1;
+    let (rows, columns) = (count(0), count(1));
+    let line = dims[2] * dims[3];
+    let steps = [dims[1] * line, line * i64::from(stride[0]), dims[3] * i64::from(stride[1]), line, dims[3], 1];
+    let window = k[1] * k[2] * k[3];
+    let weights = ops::transpose_axes(&ops::reshape(&kernel, &[k[0], window])?, &[1, 0])?;
+    let per_image = (rows as usize * columns as usize * window as usize).max(1);
+    let each = int((COLUMNS / per_image).max(1))?;
+    let mut parts: Vec<Array> = Vec::new();
+    let mut first = 0;
+    while first < images {
+        let n = each.min(images - first);
+        let sizes = [n, rows, columns, k[1], k[2], k[3]];
+        let windows = ops::as_strided(&x, &sizes, &steps, first as usize * dims[1] as usize * line as usize)?;
+        // As in `by_patches`: the product would copy windows that overlap, too.
+        let windows = ops::reshape(&ops::contiguous(&windows, false)?, &[n * rows * columns, window])?;
+        parts.push(ops::reshape(&ops::matmul(&windows, &weights)?, &[n, rows, columns, k[0]])?);
+        first += n;
+    }
+    match parts.len() {
+        1 => Ok(parts.swap_remove(0)),
+        _ => Ok(ops::concatenate_axis(&parts.iter().collect::<Vec<_>>(), 0)?),
+    }
+}
+
 /// MLX's convolution; `how` holds stride, padding before and after, and the dilations of kernel and input. MLX has no
 /// groups in three dimensions: there each group is a convolution of its own.
 fn convolve(x: &Array, kernel: &Array, how: [&Ints; 5], groups: usize, flip: bool) -> Made<Array> {
     let [stride, low, high, dilation, spread] = how;
+    let plain = groups == 1 && dilation.iter().chain(spread).all(|&d| d == 1);
+    if plain && stride.len() == 2 && refused(x, kernel)? {
+        return by_columns(x, kernel, [stride, low, high], flip);
+    }
     let one = |x: &Array, w: &Array, groups: usize| -> Made<Array> {
         Ok(ops::conv_general(x, w, stride, low, high, dilation, spread, int(groups)?, flip)?)
     };

@@ -184,6 +184,23 @@ pub(super) fn numbers(values: &[i64]) -> Made<Array> {
     Ok(array)
 }
 
+/// Numbers as a float32 array, made once for each list of them.
+pub(super) fn floats(values: &[f32]) -> Made<Array> {
+    static MADE: Mutex<Option<HashMap<SmallVec<[u32; 4]>, Array>>> = Mutex::new(None);
+    let bits: SmallVec<[u32; 4]> = values.iter().map(|v| v.to_bits()).collect();
+    let mut made = MADE.lock();
+    let made = made.get_or_insert_default();
+    if let Some(array) = made.get(&bits) {
+        return Ok(array.clone());
+    }
+    if made.len() >= TABLES {
+        made.clear();
+    }
+    let array = Array::from_slice(values, &[int(values.len())?])?;
+    made.insert(bits, array.clone());
+    Ok(array)
+}
+
 /// Records a launch over `threads` elements of the kernel of this key, giving float32 outputs of these shapes.
 pub(super) fn launch(
     key: &str,
@@ -193,9 +210,20 @@ pub(super) fn launch(
     threads: usize,
 ) -> Made<Vec<Array>> {
     let outputs: SmallVec<[(&[i32], Dtype); 8]> = outputs.iter().map(|&shape| (shape, Dtype::Float32)).collect();
+    launch_typed(key, text, inputs, &outputs, threads)
+}
+
+/// [`launch`] with outputs of these shapes and dtypes.
+pub(super) fn launch_typed(
+    key: &str,
+    text: impl FnOnce() -> Text,
+    inputs: &[&Array],
+    outputs: &[(&[i32], Dtype)],
+    threads: usize,
+) -> Made<Vec<Array>> {
     let geometry = |group: usize| -> Made<Launch<'_>> {
         Ok(Launch {
-            outputs: &outputs,
+            outputs,
             grid: [int(threads)?, 1, 1],
             thread_group: [int(threads.clamp(1, group))?, 1, 1],
             template: &[],
@@ -217,7 +245,7 @@ pub(super) fn launch(
     let known = kernel.launches.lock().get(&like).cloned();
     if let Some(known) = known {
         // SAFETY: inputs and outputs like those of the launch that it was taken from, which `like` tells apart.
-        return Ok(unsafe { known.repeat_all(inputs, &outputs) }?);
+        return Ok(unsafe { known.repeat_all(inputs, outputs) }?);
     }
     let launch = geometry(kernel.group)?;
     let made = match &kernel.compiled {

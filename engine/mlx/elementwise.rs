@@ -8,6 +8,7 @@ use super::align::{agree, align};
 use super::array::GpuArray;
 use super::bessel;
 use super::convert::{self, constant};
+use super::element_kernels;
 use super::gamma;
 use super::host_kernel;
 use super::kernel_error::Made;
@@ -20,6 +21,7 @@ use crate::shape::Shape;
 use crate::{DType, Error};
 use lucid_cpu::{CpuArray, CpuBackend};
 use lucid_ir::backend::Backend;
+use lucid_ir::fused::ElementOp;
 use lucid_ir::ops::binary::BinaryOp;
 use lucid_ir::ops::compare::CompareOp;
 use lucid_ir::ops::select::SelectOp;
@@ -166,7 +168,10 @@ fn unary_array(op: &UnaryOp, x: &Array, dtype: DType) -> Made<Array> {
         UnaryOp::Sigmoid => ops::sigmoid(x)?,
         UnaryOp::Relu => relu(x, dtype)?,
         UnaryOp::Silu if !real => ops::divide(x, &ops::add(&number(1.0)?, &ops::exp(&ops::negative(x)?)?)?)?,
-        UnaryOp::Silu => ops::multiply(x, &ops::sigmoid(x)?)?,
+        UnaryOp::Silu => match element_kernels::run(&ElementOp::Unary(UnaryOp::Silu), &[x])? {
+            Some(made) => made,
+            None => ops::multiply(x, &ops::sigmoid(x)?)?,
+        },
         UnaryOp::Lgamma => in_float32(x, dtype, special::lgamma)?,
         UnaryOp::Digamma => in_float32(x, dtype, special::digamma)?,
         UnaryOp::I0 => in_float32(x, dtype, |x| special::bessel(0, x))?,

@@ -38,7 +38,7 @@ pub(super) fn fuses(op: &ElementOp, inputs: &[DType], out: DType) -> bool {
 }
 
 /// What the instruction computes of its operands; `None` where that has no short form in both languages.
-fn expression(op: &ElementOp, inputs: &[DType], out: DType, args: &[&str]) -> Option<String> {
+pub(super) fn expression(op: &ElementOp, inputs: &[DType], out: DType, args: &[&str]) -> Option<String> {
     use DType::{Bool, F32};
     let text = match (op, inputs, out, args) {
         (ElementOp::Unary(UnaryOp::LogicalNot), [Bool], Bool, [a, ..]) => format!("!{a}"),

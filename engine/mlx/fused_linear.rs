@@ -112,7 +112,11 @@ fn below(v: &Value) -> Option<Chain> {
             chain.layers.last_mut()?.relu = true;
             Some(chain)
         }
-        Origin::BiasAdd { .. } | Origin::Pool(_) | Origin::PoolBack(_) => None,
+        Origin::BiasAdd { .. }
+        | Origin::Pool(_)
+        | Origin::PoolBack(_)
+        | Origin::LogSoftmax(_)
+        | Origin::OneClass(_) => None,
     }
 }
 

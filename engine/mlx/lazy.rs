@@ -8,9 +8,10 @@
 use super::array::Cell;
 use super::conv::settle_into;
 use super::kernel_error::Made;
+use super::lower::Origin;
 use super::value::Perm;
 use mlx_ffi::device::Kind;
-use mlx_ffi::{transforms, Array};
+use mlx_ffi::{ops, transforms, Array, Dtype};
 use parking_lot::Mutex;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -26,7 +27,7 @@ pub struct Limits {
 }
 
 static MAX_OPS: AtomicUsize = AtomicUsize::new(2048);
-static MAX_BYTES: AtomicUsize = AtomicUsize::new(1 << 30);
+static MAX_BYTES: AtomicUsize = AtomicUsize::new(512 << 20);
 static LEFT_BEHIND: Mutex<Vec<Weak<Cell>>> = Mutex::new(Vec::new());
 
 /// The limits in force.
@@ -93,6 +94,8 @@ impl Drop for Pending {
 
 thread_local! {
     static PENDING: RefCell<Pending> = RefCell::new(Pending::default());
+    /// Arrays that are made by the last two evaluations that were started, the later one last.
+    static BEFORE: RefCell<[Option<Array>; 2]> = const { RefCell::new([None, None]) };
 }
 
 /// Results of fewer bytes are recorded without asking whether there is room for them.
@@ -149,12 +152,37 @@ fn flush() -> Made<()> {
     cells.append(&mut LEFT_BEHIND.lock());
     let alive: Vec<Arc<Cell>> = cells.iter().filter_map(Weak::upgrade).collect();
     drop(cells);
-    let arrays = alive.iter().map(|c| Ok(c.value().array()?.clone())).collect::<Made<Vec<Array>>>()?;
-    let arrays: Vec<&Array> = arrays.iter().filter(|a| !a.is_evaluated()).collect();
+    let (mut arrays, mut later) = (Vec::new(), Vec::new());
+    for cell in &alive {
+        let value = cell.value();
+        match value.origin().filter(|_| value.ready().is_none()).and_then(Origin::stands_on) {
+            // What may never be asked for waits on.
+            Some(below) => {
+                arrays.extend(below.map(Array::clone));
+                later.push(Arc::downgrade(cell));
+            }
+            None => arrays.push(value.array()?.clone()),
+        }
+    }
+    let mut arrays: Vec<&Array> = arrays.iter().filter(|a| !a.is_evaluated()).collect();
     if !arrays.is_empty() {
+        // What runs ahead of the device holds memory: no further than two budgets, of which the device has one to work on
+        // while the other is recorded.
+        let before = BEFORE.try_with(|b| std::mem::take(&mut b.borrow_mut()[0])).ok().flatten();
+        if let Some(before) = before {
+            transforms::eval(&[&before])?;
+        }
+        // Done when all of this evaluation is, and holds no memory to speak of.
+        let end = ops::zeros(&[1], Dtype::Float32)?;
+        arrays.push(&end);
         transforms::async_eval(&arrays)?;
+        let _ = BEFORE.try_with(|b| {
+            let mut b = b.borrow_mut();
+            b[0] = b[1].replace(end.clone());
+        });
     }
     alive.iter().for_each(|c| c.forget_origin());
+    let _ = PENDING.try_with(|p| p.borrow_mut().cells.append(&mut later));
     Ok(())
 }
 

@@ -11,6 +11,7 @@
 mod airy;
 mod align;
 mod array;
+mod attention;
 mod bessel;
 mod bounds;
 pub mod communication;
@@ -18,8 +19,10 @@ mod contract;
 mod conv;
 mod convert;
 mod create;
+mod cross_entropy;
 mod custom_kernel;
 mod element_fn;
+mod element_kernels;
 mod elementwise;
 pub mod emulator;
 mod factor;
@@ -31,6 +34,7 @@ mod host_kernel;
 mod index;
 mod integer;
 mod kernel_error;
+mod kernel_text;
 pub mod lazy;
 mod linalg;
 mod loss;
@@ -38,8 +42,10 @@ mod lower;
 mod max_pool;
 pub mod metal;
 mod nn;
+mod norm_kernels;
 mod optim;
 mod pool;
+mod pool_windows;
 mod quantized;
 mod random;
 mod reduce;
@@ -47,6 +53,7 @@ mod rnn_layer;
 mod rnn_sequence;
 mod row_kernels;
 mod scan;
+mod softmax_kernels;
 mod sort;
 mod special;
 mod value;
@@ -56,9 +63,11 @@ mod view;
 mod tests;
 
 pub use array::GpuArray;
+pub use attention::attention_gradients;
 pub use create::{lent_from, set_lent_from};
 pub use host_kernel::{set_hosting, takes as runs_host_kernels};
 pub use lower::set_lowering;
+pub use norm_kernels::{affine_gradients, channel_moments};
 pub use rnn_sequence::takes as recurrent_layer_in_one_launch;
 
 use crate::shape::Layout;
@@ -110,6 +119,11 @@ fn prepare() {
             let _ = memory::set_cache_limit(CPU_CACHE);
         }
     });
+}
+
+/// Are there kernels of the engine's own, on Metal, on CUDA or in an emulator?
+pub fn runs_custom_kernels() -> bool {
+    custom_kernel::room().is_some()
 }
 
 /// An inner result as the trait's, in the name of an op.

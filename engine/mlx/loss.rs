@@ -7,9 +7,12 @@
 use super::array::GpuArray;
 use super::bounds;
 use super::convert::{self, constant, ints};
+use super::cross_entropy::{LogSoftmax, OneClass};
+use super::custom_kernel;
 use super::elementwise::cast_array;
 use super::host_kernel;
 use super::kernel_error::Made;
+use super::lower::Origin;
 use super::reduce;
 use super::row_kernels;
 use super::special::{choose, number};
@@ -33,13 +36,27 @@ pub(super) fn loss(op: &LossOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArr
     let array = match *op {
         LossOp::Nll { ignore, reduction } => {
             let targets = Targets::of(name, target, x.shape().last().copied().unwrap_or(1), ignore, reduction)?;
-            targets.forward(&*x.value()?.logical()?, out)?
+            let v = x.value()?;
+            let later = match v.origin() {
+                Some(Origin::LogSoftmax(logs)) if v.ready().is_none() => Some(logs),
+                _ => None,
+            };
+            match later {
+                Some(logs) => targets.of_logits(logs, out)?,
+                None => targets.forward(&*v.logical()?, out)?,
+            }
         }
         LossOp::BceLogits | LossOp::BceLogitsGradient => {
             return Err(Error::runtime(name, format!("does not take {} arrays", inputs.len())).into());
         }
         LossOp::NllGradient { classes, ignore, reduction } => {
-            Targets::of(name, target, classes, ignore, reduction)?.backward(&*x.value()?.logical()?, out)?
+            let targets = Targets::of(name, target, classes, ignore, reduction)?;
+            let v = x.value()?;
+            let g = v.logical()?;
+            if classes >= LONG && targets.array.ndim() == 1 && custom_kernel::room().is_some() {
+                return GpuArray::new(targets.backward_later(&g, out)?, &out.shape, out.dtype);
+            }
+            targets.backward(&g, out)?
         }
     };
     GpuArray::new(Value::plain(array), &out.shape, out.dtype)
@@ -68,6 +85,9 @@ fn logits(op: &LossOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> {
     };
     GpuArray::new(Value::plain(cast_array(&made, DType::F32, out.dtype)?), &out.shape, out.dtype)
 }
+
+/// Classes from which on a gradient that reaches one of each row is worth looking through.
+const LONG: usize = 129;
 
 /// Batches of classes.
 struct Targets {
@@ -118,16 +138,55 @@ impl Targets {
         // SAFETY: classes, which were checked; one that is ignored counts as 0, and there is a class.
         let picked = unsafe { ops::take_along_axis(logs, &ops::expand_dims(&safe, -1)?, -1) }?;
         let rows = ops::negative(&ops::squeeze_axis(&picked, -1)?)?;
+        self.reduced(rows, used, out.dtype, out.dtype)
+    }
+
+    /// The losses of the rows, reduced; from one dtype to another.
+    fn reduced(&self, rows: Array, used: Option<Array>, from: DType, to: DType) -> Made<Array> {
         let rows = match &used {
-            Some(used) => ops::where_(used, &rows, &constant(0, out.dtype)?)?,
+            Some(used) => ops::where_(used, &rows, &constant(0, from)?)?,
             None => rows,
         };
         if self.reduction == Reduction::None {
-            return Ok(rows);
+            return cast_array(&rows, from, to);
         }
-        let sum = reduce::sum(&cast_array(&rows, out.dtype, DType::F32)?, &[-1], false, DType::F32)?;
+        let sum = reduce::sum(&cast_array(&rows, from, DType::F32)?, &[-1], false, DType::F32)?;
+        let mean = self.reduction == Reduction::Mean;
         let sum = if mean { ops::divide(&sum, &self.count(used.as_ref())?)? } else { sum };
-        cast_array(&sum, DType::F32, out.dtype)
+        cast_array(&sum, DType::F32, to)
+    }
+
+    /// [`Targets::forward`] of the logarithms of softmax, of which it reads one for each row.
+    fn of_logits(&self, logs: &LogSoftmax, out: &Meta) -> Made<Array> {
+        if self.array.ndim() != 1 || self.array.size() == 0 {
+            return self.forward(&logs.make()?, out);
+        }
+        let used = self.used()?;
+        let safe = match &used {
+            Some(used) => ops::where_(used, &self.array, &constant(0, DType::I64)?)?,
+            None => self.array.clone(),
+        };
+        // SAFETY: classes, which were checked; one that is ignored counts as 0, and there is a class.
+        let picked = unsafe { ops::take_along_axis(&logs.x, &ops::expand_dims(&safe, -1)?, -1) }?;
+        let rows = ops::negative(&logs.pick(&picked)?)?;
+        self.reduced(rows, used, DType::F32, out.dtype)
+    }
+
+    /// [`Targets::backward`], to be looked through by the gradient of the logarithms of softmax.
+    fn backward_later(&self, g: &Array, out: &Meta) -> Made<Value> {
+        let plain = self.backward(g, out)?;
+        let (used, g) = (self.used()?, cast_array(g, out.dtype, DType::F32)?);
+        let share = ops::negative(&g)?;
+        let share = match self.reduction {
+            Reduction::Mean => ops::divide(&share, &self.count(used.as_ref())?)?,
+            Reduction::Sum | Reduction::None => share,
+        };
+        let share = ops::broadcast_to(&share, self.array.shape())?;
+        let share = match &used {
+            Some(used) => ops::where_(used, &share, &constant(0.0, DType::F32)?)?,
+            None => share,
+        };
+        Value::later(Origin::OneClass(OneClass { target: self.array.clone(), share, plain }), None)
     }
 
     fn backward(&self, g: &Array, out: &Meta) -> Made<Array> {

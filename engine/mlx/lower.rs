@@ -6,6 +6,7 @@
 //! and without lowering results are the same (an infinite bias on infinite elements apart).
 
 use super::convert::{constant, spread};
+use super::cross_entropy::{LogSoftmax, OneClass};
 use super::fused_linear::Chain;
 use super::kernel_error::Made;
 use super::max_pool::{Pooled, Returned};
@@ -38,6 +39,10 @@ pub(super) enum Origin {
     PoolBack(Returned),
     /// Linear layers.
     Linear(Chain),
+    /// The logarithm of softmax over long rows.
+    LogSoftmax(LogSoftmax),
+    /// A gradient of the negative log-likelihood.
+    OneClass(OneClass),
 }
 
 impl Origin {
@@ -49,6 +54,21 @@ impl Origin {
             Origin::Pool(pooled) => pooled.make(),
             Origin::PoolBack(returned) => returned.make(),
             Origin::Linear(chain) => chain.make(),
+            Origin::LogSoftmax(logs) => logs.make(),
+            Origin::OneClass(gradient) => Ok(gradient.plain.clone()),
+        }
+    }
+
+    /// Where what was made so is large and may never be asked for: what to evaluate in its place when the lazy graph is full.
+    pub(super) fn stands_on(&self) -> Option<[&Array; 2]> {
+        match self {
+            Origin::LogSoftmax(logs) => Some([&logs.most, &logs.low]),
+            Origin::OneClass(gradient) => Some([&gradient.share, &gradient.target]),
+            Origin::Relu { .. }
+            | Origin::BiasAdd { .. }
+            | Origin::Pool(_)
+            | Origin::PoolBack(_)
+            | Origin::Linear(_) => None,
         }
     }
 }
@@ -81,7 +101,14 @@ impl Peeled {
         let (mut peeled, mut below) = (None, v);
         loop {
             match below.origin() {
-                None | Some(Origin::Pool(_) | Origin::PoolBack(_) | Origin::Linear(_)) => break,
+                None
+                | Some(
+                    Origin::Pool(_)
+                    | Origin::PoolBack(_)
+                    | Origin::Linear(_)
+                    | Origin::LogSoftmax(_)
+                    | Origin::OneClass(_),
+                ) => break,
                 Some(Origin::Relu { input, .. }) => {
                     below = input;
                     peeled = Some(Peeled { raw: input.clone(), bias: None, relu: true });

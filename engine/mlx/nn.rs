@@ -1,10 +1,13 @@
-//! Linear maps, softmax, gelu, attention and standardisation.
+//! Linear maps, softmax, gelu and standardisation.
 //!
 //! Depends on `array`, `convert` and mlx-ffi's fused operations. Invariant: 16-bit floats are summed in float32.
 
 use super::array::GpuArray;
+use super::attention::attention;
 use super::convert::{self, constant, int, ints, Ints};
+use super::cross_entropy::LogSoftmax;
 use super::element_fn;
+use super::element_kernels;
 use super::elementwise::cast_array;
 use super::fused_linear::Chain;
 use super::host_kernel;
@@ -13,15 +16,15 @@ use super::lower::Origin;
 use super::special::in_float32;
 use super::value::{Ref, Value};
 use super::view::physical_axis;
-use super::{rnn_layer, row_kernels};
+use super::{norm_kernels, rnn_layer, row_kernels, softmax_kernels};
 use crate::shape::numel;
 use crate::{DType, Error};
 use lucid_cpu::CpuBackend;
 use lucid_ir::backend::Backend;
+use lucid_ir::fused::ElementOp;
 use lucid_ir::ops::nn::{NnOp, GELU_CUBIC, GELU_SCALE};
 use lucid_ir::ops::norm::NormOp;
 use lucid_ir::Meta;
-use mlx_ffi::device::{self, Kind};
 use mlx_ffi::{fast, ops, Array, Dtype};
 use std::f64::consts::FRAC_1_SQRT_2;
 
@@ -71,6 +74,9 @@ pub(super) fn nn(op: &NnOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> 
             Ok(ops::softmax_axis(x, axis, half)?)
         })?,
         (NnOp::LogSoftmax { axis }, [x, ..]) => {
+            if let Some(value) = log_softmax_later(x, *axis)? {
+                return GpuArray::new(value, &out.shape, out.dtype);
+            }
             along(x, *axis, |x, axis| {
                 if let Some(made) = row_kernels::log_softmax(x, axis)? {
                     return Ok(made);
@@ -85,27 +91,47 @@ pub(super) fn nn(op: &NnOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> 
         }
         (NnOp::SoftmaxGradient { axis, log }, [g, y]) => {
             let (g, y) = (g.value()?, y.value()?);
+            if let (true, Some(Origin::OneClass(g)), Some(Origin::LogSoftmax(y))) = (*log, g.origin(), y.origin())
+                && let Some(made) = y.back(g)?
+            {
+                return GpuArray::new(Value::plain(made), &out.shape, out.dtype);
+            }
             let (g, y) = (g.logical()?, y.logical()?);
             Value::plain(softmax_gradient(&g, &y, *axis, *log, out)?)
         }
         (NnOp::Elementwise { f, numbers }, [x, ..]) => {
             let v = x.value()?;
+            if let Some(made) = element_kernels::run(&ElementOp::Curve(*f, *numbers), &[v.array()?])? {
+                return GpuArray::new(Value::new(made, v.perm.clone()), &out.shape, out.dtype);
+            }
             Value::new(in_float32(v.array()?, out.dtype, |x| element_fn::value(*f, *numbers, x))?, v.perm.clone())
         }
         (NnOp::ElementwiseGradient { f, numbers }, [g, x]) => {
             let (g, x) = (g.value()?, x.value()?);
-            let g = cast_array(&*g.ordered(x.perm.as_ref())?, out.dtype, DType::F32)?;
+            let g = g.ordered(x.perm.as_ref())?;
+            if let Some(made) = element_kernels::run(&ElementOp::CurveGradient(*f, *numbers), &[&*g, x.array()?])? {
+                return GpuArray::new(Value::new(made, x.perm.clone()), &out.shape, out.dtype);
+            }
+            let g = cast_array(&g, out.dtype, DType::F32)?;
             Value::new(in_float32(x.array()?, out.dtype, |x| element_fn::back(*f, *numbers, &g, x))?, x.perm.clone())
         }
         (NnOp::Gelu { tanh }, [x, ..]) => {
             let v = x.value()?;
-            Value::new(gelu(v.array()?, *tanh, out.dtype)?, v.perm.clone())
+            let made = match element_kernels::run(&ElementOp::Gelu { tanh: *tanh }, &[v.array()?])? {
+                Some(made) => made,
+                None => gelu(v.array()?, *tanh, out.dtype)?,
+            };
+            Value::new(made, v.perm.clone())
         }
         (NnOp::GeluGradient { tanh }, [g, x]) => {
             let (g, x) = (g.value()?, x.value()?);
             // Both in the input's order.
             let g = g.ordered(x.perm.as_ref())?;
-            Value::new(ops::multiply(&g, &gelu_slope(x.array()?, *tanh, out.dtype)?)?, x.perm.clone())
+            let made = match element_kernels::run(&ElementOp::GeluGradient { tanh: *tanh }, &[&*g, x.array()?])? {
+                Some(made) => made,
+                None => ops::multiply(&g, &gelu_slope(x.array()?, *tanh, out.dtype)?)?,
+            };
+            Value::new(made, x.perm.clone())
         }
         (NnOp::Attention { causal, scale }, [q, k, v, rest @ ..]) => {
             Value::plain(attention([q, k, v], rest.first().copied(), *causal, *scale, out)?)
@@ -145,11 +171,25 @@ fn embedding_sum(table: &GpuArray, at: &GpuArray, factors: Option<&GpuArray>, sc
     Ok(Value::plain(cast_array(&sum, DType::F32, out.dtype)?))
 }
 
+/// The logarithm of softmax over long rows, which what reads it may do without.
+fn log_softmax_later(x: &GpuArray, axis: usize) -> Made<Option<Value>> {
+    let v = x.value()?;
+    if v.perm.is_some() || axis + 1 != x.ndim() {
+        return Ok(None);
+    }
+    LogSoftmax::of(v.array()?)?.map(LogSoftmax::value).transpose()
+}
+
 fn softmax_gradient(g: &Array, y: &Array, axis: usize, log: bool, out: &Meta) -> Made<Array> {
     if numel(&out.shape) == 0 {
         return Ok(g.clone());
     }
     if let Some(made) = row_kernels::softmax_back(g, y, int(axis)?, log)? {
+        return Ok(made);
+    }
+    if axis + 1 == y.ndim()
+        && let Some(made) = softmax_kernels::back(g, y, log, 1.0)?
+    {
         return Ok(made);
     }
     let axis = [int(axis)?];
@@ -247,36 +287,6 @@ fn gelu_slope(x: &Array, tanh: bool, dtype: DType) -> Made<Array> {
     Ok(ops::add(&cdf, &ops::multiply(x, &density)?)?)
 }
 
-/// MLX's fused attention. Its causal mask ends in the lower right corner and its masks leave rows that see nothing
-/// undefined, so other causal masks are spelled out, and such rows are set to zero.
-fn attention(x: [&GpuArray; 3], mask: Option<&GpuArray>, causal: bool, scale: f64, out: &Meta) -> Made<Array> {
-    let (length, keys) = (x[0].shape()[2], x[1].shape()[2]);
-    if device::kind()? == Kind::Cpu {
-        // There the scores are an array.
-        convert::countable(&[out.shape[0], out.shape[1], length, keys])?;
-    }
-    let values = [x[0].value()?, x[1].value()?, x[2].value()?];
-    let (q, k, v) = (values[0].logical()?, values[1].logical()?, values[2].logical()?);
-    let run = |how: &str, mask: Option<&Array>| {
-        fast::scaled_dot_product_attention(&q, &k, &v, scale as f32, how, mask, None, false)
-    };
-    let Some(mask) = mask else {
-        return Ok(match causal {
-            true if length == keys => run("causal", None)?,
-            true => run("array", Some(&ops::tri(int(length)?, int(keys)?, 0, Dtype::Bool)?))?,
-            false => run("", None)?,
-        });
-    };
-    let mask = mask.value()?;
-    let mask = mask.logical()?;
-    let open = match mask.dtype() {
-        Dtype::Bool => ops::any_axis(&mask, -1, true)?,
-        _ => ops::any_axis(&ops::logical_not(&ops::isneginf(&mask)?)?, -1, true)?,
-    };
-    let y = run("array", Some(&mask))?;
-    Ok(ops::where_(&open, &y, &constant(0.0, out.dtype)?)?)
-}
-
 /// How many elements each mean of a norm is of.
 fn terms(op: &NormOp, shape: &[usize]) -> usize {
     let (NormOp::Standardize { dims, .. } | NormOp::StandardizeGradient { dims, .. } | NormOp::Affine { dims, .. }) =
@@ -295,12 +305,22 @@ pub(super) fn norm(op: &NormOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArr
     let (x, dims, eps) = match (op, inputs) {
         (NormOp::Standardize { dims, eps }, [x]) => (x, *dims, *eps),
         (NormOp::StandardizeGradient { dims, eps }, [g, x]) => {
+            let n = numel(&x.shape()[x.ndim() - dims..]);
             let (g, x) = (g.value()?, x.value()?);
+            if let Some(made) = norm_kernels::standardize_back(&*g.logical()?, &*x.logical()?, n, *eps)? {
+                return GpuArray::new(Value::plain(made), &out.shape, out.dtype);
+            }
             let array = standardize_gradient(&*g.logical()?, &*x.logical()?, *dims, *eps, out)?;
             return GpuArray::new(Value::plain(array), &out.shape, out.dtype);
         }
         (NormOp::Affine { dims, eps }, [x, w, b]) => {
-            let (x, w, b) = (x.value()?, w.value()?, b.value()?);
+            let (w, b) = (w.value()?, b.value()?);
+            if *dims == 0
+                && let Some(value) = norm_kernels::channels(x, [&*w.logical()?, &*b.logical()?], *eps)?
+            {
+                return GpuArray::new(value, &out.shape, out.dtype);
+            }
+            let x = x.value()?;
             let array = affine(&*x.logical()?, [&*w.logical()?, &*b.logical()?], *dims, *eps, out)?;
             return GpuArray::new(Value::plain(array), &out.shape, out.dtype);
         }

@@ -15,6 +15,7 @@ use super::index::add_axis;
 use super::kernel_error::Made;
 use super::lower::Peeled;
 use super::max_pool::{self, Image, Tiles};
+use super::pool_windows::Windows;
 use super::value::{physical, Perm, Value, ValueRange};
 use super::view::physical_axis;
 use crate::shape::numel;
@@ -172,12 +173,16 @@ fn max(x: &GpuArray, args: &PoolArgs) -> Made<Value> {
     if let Some(tiles) = tiles(&v, x, args) {
         return tiles.pool(image(&v, tiles.channels)?);
     }
+    let pooled = |v: &Value| match Windows::of(v.array()?, v.perm.as_ref(), args)? {
+        Some(windows) => windows.max(v.array()?, v.perm.clone()),
+        None => max_value(v, x, args),
+    };
     match Peeled::of(&v).filter(|_| smaller) {
         Some(peeled) => {
-            let pooled = max_value(&peeled.raw, x, args)?;
-            peeled.finish(pooled, x.element())
+            let below = pooled(&peeled.raw)?;
+            peeled.finish(below, x.element())
         }
-        None => max_value(&v, x, args),
+        None => pooled(&v),
     }
 }
 
@@ -284,8 +289,10 @@ fn plane_indices(x: &Array, lines: &[Line], dtype: DType) -> Made<Array> {
 
 fn max_indices(x: &GpuArray, args: &PoolArgs, dtype: DType) -> Made<Value> {
     let v = x.value()?;
-    let lines = lines(x.shape(), v.perm.as_ref(), args);
-    let places = plane_indices(v.array()?, &lines, x.element())?;
+    let places = match Windows::of(v.array()?, v.perm.as_ref(), args)? {
+        Some(windows) => windows.places(v.array()?)?,
+        None => plane_indices(v.array()?, &lines(x.shape(), v.perm.as_ref(), args), x.element())?,
+    };
     let last = numel(&x.shape()[2..]) as i64 - 1;
     Ok(Value::new(ops::astype(&places, convert::dtype(dtype)?)?, v.perm.clone()).knowing(ValueRange::Within(0, last)))
 }
@@ -344,7 +351,11 @@ fn put(g: &GpuArray, places: &GpuArray, shape: &[usize]) -> Made<Value> {
 fn max_pick(x: &GpuArray, source: &GpuArray, args: &PoolArgs) -> Made<Value> {
     let (v, s) = (x.value()?, source.value()?);
     let (perm, at) = plane(&v, x.ndim());
-    let places = plane_indices(&*v.ordered(perm.as_ref())?, &lines(x.shape(), perm.as_ref(), args), x.element())?;
+    let images = v.ordered(perm.as_ref())?;
+    let places = match Windows::of(&images, perm.as_ref(), args)? {
+        Some(windows) => windows.places(&images)?,
+        None => plane_indices(&images, &lines(x.shape(), perm.as_ref(), args), x.element())?,
+    };
     Ok(Value::new(taken(&*s.ordered(perm.as_ref())?, &places, at, args.kernel.len())?, perm))
 }
 
@@ -357,6 +368,11 @@ fn max_scatter(x: &GpuArray, g: &GpuArray, args: &PoolArgs) -> Made<Value> {
     }
     let (x, dtype) = (v.ordered(perm.as_ref())?, x.element());
     let g = u.ordered(perm.as_ref())?;
+    if let Some(windows) = Windows::of(&x, perm.as_ref(), args)?
+        && let Some(made) = windows.back(&x, &g)?
+    {
+        return Ok(Value::new(made, perm));
+    }
     if lines.iter().all(Line::tiles) {
         return Ok(Value::new(route_back(&x, &g, &lines, dtype)?, perm));
     }

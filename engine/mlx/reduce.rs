@@ -7,6 +7,7 @@ use super::array::GpuArray;
 use super::convert::{self, constant, int, ints, Ints};
 use super::host_kernel;
 use super::kernel_error::Made;
+use super::norm_kernels;
 use super::value::{reduced, Perm, Value, ValueRange};
 use super::view::physical_axis;
 use crate::shape::{Axes, Shape};
@@ -35,6 +36,7 @@ pub(super) fn reduce(op: &ReduceOp, how: &Reduction, x: &GpuArray, out: &Meta) -
         axes if hosts(op, v.array()?.shape(), axes, x.element()) => {
             by_host(op, v.array()?, axes, how.keepdim, x.element())?
         }
+        axes if let Some(sum) = of_columns(op, v.array()?, axes, how.keepdim)? => sum,
         axes => match accumulates(op, x.element()) {
             true => reduce_array(op, &as_dtype(v.array()?.clone(), DType::F32)?, axes, how.keepdim, DType::F32)?,
             false => reduce_array(op, v.array()?, axes, how.keepdim, x.element())?,
@@ -50,6 +52,17 @@ pub(super) fn reduce(op: &ReduceOp, how: &Reduction, x: &GpuArray, out: &Meta) -
         ValueRange::Nothing
     };
     GpuArray::new(Value::new(array, perm).knowing(known), &out.shape, out.dtype)
+}
+
+/// The sum over the first axes, by a kernel of our own where there are many of them.
+fn of_columns(op: &ReduceOp, x: &Array, axes: &[i32], keepdim: bool) -> Made<Option<Array>> {
+    let first = (0..int(axes.len())?).all(|a| axes.contains(&a));
+    if !matches!(op, ReduceOp::Sum) || !first {
+        return Ok(None);
+    }
+    let Some(sum) = norm_kernels::column_sum(x, axes.len())? else { return Ok(None) };
+    let shape: Ints = axes.iter().map(|_| 1).chain(x.shape()[axes.len()..].iter().copied()).collect();
+    Ok(Some(if keepdim { ops::reshape(&sum, &shape)? } else { sum }))
 }
 
 /// Must the elements be widened first? MLX adds up 16-bit floats in their own precision, where sums of some hundred get stuck.

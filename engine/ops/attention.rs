@@ -222,12 +222,34 @@ fn by_parts(
     dropout(&shown, dropout_p.max(0.0), dropout_p > 0.0, None)?.matmul(&of(v)?)?.cast(q.dtype())
 }
 
+/// The gradient by a device's kernels, where it has them and nothing of it is recorded.
+fn in_one_pass(c: &Ctx<'_>, g: &Tensor, causal: bool, scale: f64) -> Result<Option<Grads>> {
+    let asked = [c.needs(0), c.needs(1), c.needs(2)];
+    let saved = (0..c.len()).map(|i| c.x(i)).collect::<Result<SmallVec<[Tensor; 4]>>>()?;
+    let inputs: SmallVec<[&Tensor; 5]> = std::iter::once(g).chain(&saved).collect();
+    let followed = crate::autograd::grad_enabled() || inputs.iter().any(|t| crate::autograd::forward::carries(t));
+    if g.device() != Device::Gpu || followed || crate::graph::recording() || c.len() > 3 && c.needs(3) {
+        return Ok(None);
+    }
+    let made = dispatch::attention_gradients(&inputs, causal, scale, asked)?;
+    Ok(made.map(|made| made.into_iter().chain((c.len() > 3).then_some(None)).collect()))
+}
+
 /// With the weights `P`, made again: `dV = Pᵀ g`, `dS = P (g Vᵀ - sum(P g Vᵀ))`, `dQ = scale dS K`, `dK = scale dSᵀ Q`,
 /// and `dS` for the mask. The rows of all heads that share a key stand below each other, so that one product sums them.
 ///
 /// Of 16-bit floats the CPU computes it in float32, as the forward pass, so that scores beyond 65504 are no infinities; on
 /// a GPU products of 16 bits are what makes it fast.
 pub(super) fn gradient(c: &Ctx<'_>, g: &Tensor, causal: bool, scale: f64) -> Result<Grads> {
+    if let Some(grads) = in_one_pass(c, g, causal, scale)? {
+        return Ok(grads);
+    }
+    // A graph holds steps of `dispatch` alone, and knows of the pass.
+    let plain = g.device() == Device::Gpu && c.len() == 3 && !crate::autograd::grad_enabled();
+    let recorded = match plain && crate::graph::recording() {
+        true => crate::graph::recorded_values([g, &c.x(0)?, &c.x(1)?, &c.x(2)?]),
+        false => None,
+    };
     let wide = g.dtype().is_half() && g.device() == Device::Cpu;
     let of = |x: Tensor| if wide && x.dtype().is_half() { x.cast(DType::F32) } else { Ok(x) };
     let g = &of(g.clone())?;
@@ -259,6 +281,10 @@ pub(super) fn gradient(c: &Ctx<'_>, g: &Tensor, causal: bool, scale: f64) -> Res
     grads.push(if c.needs(2) { Some(p.transpose(-2, -1)?.matmul(&g2)?) } else { None });
     if c.len() > 3 {
         grads.push(if c.needs(3) { Some(reshape_to(&ds, &full)?) } else { None });
+    }
+    if let (Some(inputs), [to_query, to_key, to_value]) = (recorded, &grads[..]) {
+        let outputs = [to_query.as_ref(), to_key.as_ref(), to_value.as_ref()];
+        crate::graph::note_composite(crate::graph::OnePass::AttentionGradient { causal, scale }, &inputs, &outputs);
     }
     Ok(grads)
 }

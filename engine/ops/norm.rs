@@ -8,7 +8,7 @@ use crate::autograd::{self, Ctx, Grads};
 use crate::dispatch::{self, Meta, Prim};
 use crate::graph::OnePass;
 use crate::shape::{Axes, Shape, Sizes};
-use crate::{profile, DType, Device, Error, MemoryFormat, Result, Tensor};
+use crate::{DType, Device, Error, MemoryFormat, Result, Tensor};
 use lucid_ir::norm_ops;
 pub use lucid_ir::ops::norm::*;
 
@@ -64,18 +64,17 @@ fn standardize_second(c: &Ctx<'_>, v: &Tensor, dims: usize, eps: f64) -> Result<
 /// The gradient through [`normalize_affine`]: one pass where nothing of it is recorded, else the steps.
 fn affine_back(c: &Ctx<'_>, g: &Tensor, dims: usize, eps: f64) -> Result<Grads> {
     let (x, w) = (c.x(0)?, c.x(1)?);
-    let arrays = (dispatch::cpu_array(g), dispatch::cpu_array(&x), dispatch::cpu_array(&w));
     let followed = autograd::grad_enabled() || [g, &x, &w].into_iter().any(autograd::forward::carries);
     // A graph holds steps of `dispatch` alone, and knows of the pass.
     let recorded = match crate::graph::recording() {
         true => crate::graph::recorded_values([g, &x, &w]),
         false => None,
     };
-    if let ((Some(g), Some(x), Some(w)), false, false) = (arrays, followed, crate::graph::recording()) {
-        let begun = profile::begin();
-        let grads = lucid_cpu::affine_gradients(g, x, w, dims, eps)?;
-        profile::end_other(begun, "normalize_affine_gradient");
-        return Ok(grads.into_iter().enumerate().map(|(i, g)| c.needs(i).then(|| dispatch::of_cpu_array(g))).collect());
+    if !followed
+        && !crate::graph::recording()
+        && let Some(grads) = dispatch::norm_gradients(&[g, &x, &w], dims, eps)?
+    {
+        return Ok(grads.into_iter().enumerate().map(|(i, g)| c.needs(i).then_some(g)).collect());
     }
     // The dimensions that weight and bias have.
     let own = if dims == 0 { 1..2 } else { x.ndim() - dims..x.ndim() };
@@ -285,11 +284,20 @@ fn affine(x: &Tensor, weight: &Tensor, bias: &Tensor, dims: usize, eps: f64) -> 
     dispatch::apply1(Prim::Norm(NormOp::Affine { dims, eps }), &[x, weight, bias], meta)
 }
 
-/// Weight and bias, where one pass of the CPU's may take them with an input.
+/// Has the device a pass that takes weight and bias along?
+fn has_pass(device: Device) -> bool {
+    match device {
+        Device::Cpu => true,
+        Device::Gpu => dispatch::runs_custom_kernels(),
+        Device::Meta => false,
+    }
+}
+
+/// Weight and bias, where one pass of the device may take them with an input.
 fn taken<'a>(x: &Tensor, weight: Option<&'a Tensor>, bias: Option<&'a Tensor>) -> Option<(&'a Tensor, &'a Tensor)> {
     let (w, b) = (weight?, bias?);
-    (x.device() == Device::Cpu && [w, b].iter().all(|p| p.device() == Device::Cpu && p.dtype() == x.dtype()))
-        .then_some((w, b))
+    let alike = [w, b].iter().all(|p| p.device() == x.device() && p.dtype() == x.dtype());
+    (alike && has_pass(x.device())).then_some((w, b))
 }
 
 fn affine_body(x: &Tensor, weight: &Tensor, bias: &Tensor, dims: i64, eps: f64) -> Result<Tensor> {
@@ -377,14 +385,18 @@ fn batch_norm_body(
         }
         let n = x.numel() / x.shape()[1].max(1);
         let x = &autograd::with_grad_layout(x, as_images(x))?;
-        // The CPU's kernels find mean and variance by themselves: there these are for the running ones only.
-        let fused = x.device() == Device::Cpu;
+        // Kernels of norms find mean and variance by themselves: then these are for the running ones only.
+        let kernels = x.device() == Device::Gpu && x.ndim() > 1 && taken(x, plain.0, plain.1).is_some();
+        let fused = x.device() == Device::Cpu || kernels;
         let statistics = match fused && running_mean.is_none() && running_var.is_none() {
             true => None,
             false => {
                 let over: Vec<isize> = std::iter::once(0).chain(2..x.ndim() as isize).collect();
                 let x = if fused { x.detach()? } else { x.clone() };
-                Some((x.mean(Some(&over), true, None)?, x.var(Some(&over), 0, true)?))
+                match if kernels && !crate::graph::recording() { dispatch::channel_moments(&x)? } else { None } {
+                    Some([mean, var]) => Some((mean, var)),
+                    None => Some((x.mean(Some(&over), true, None)?, x.var(Some(&over), 0, true)?)),
+                }
             }
         };
         let unbiased = n as f64 / (n as f64 - 1.0);
@@ -402,8 +414,10 @@ fn batch_norm_body(
             _ => {
                 // Short pieces of channels are better put together first.
                 let whole = x.shape()[2..].iter().product::<usize>() >= PIECE;
-                if let (Some((weight, bias)), true) = (taken(x, plain.0, plain.1), whole && x.dtype() == dtype) {
-                    return affine(x, weight, bias, 0, eps);
+                let takes = kernels || whole && x.dtype() == dtype;
+                if let (Some((weight, bias)), true) = (taken(x, plain.0, plain.1), takes) {
+                    let y = affine(x, weight, bias, 0, eps)?;
+                    return if dtype == y.dtype() { Ok(y) } else { y.cast(dtype) };
                 }
                 standardized(x, 0, 0, eps)?
             }

@@ -128,6 +128,10 @@ TABLE: dict[str, Tolerance] = {
     "training": Tolerance(1e-3, 1e-6, "losses after some steps: differences of a rounding grow in each"),
     "differences": Tolerance(1e-4, 1e-7, "a gradient against a difference quotient of float64"),
     "lower precision steps": Tolerance(1e-2, 2e-2, "parameters in float16 and bfloat16 after a step"),
+    # ---- kernels of a GPU, emulated ----------------------------------------------------------------------------------
+    "emulated float32": Tolerance(2e-4, 2e-4, "norms and products whose sums are taken in another order"),
+    "emulated float16": Tolerance(1e-2, 1e-2, "as `emulated float32`, rounded once more or less to float16"),
+    "emulated bfloat16": Tolerance(5e-2, 6e-2, "as `emulated float32`, rounded once more or less to bfloat16"),
     # ---- language models ---------------------------------------------------------------------------------------------
     "logits": Tolerance(1e-4, 2e-4, "logits after all layers of a small model"),
     "rounded weights": Tolerance(1e-3, 1e-3, "products with weights that are rounded twice, or read by another kernel"),

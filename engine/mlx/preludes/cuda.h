@@ -1,2 +1,5 @@
 #define LUCID_SHARED __shared__
 #define LUCID_BARRIER __syncthreads()
+#define LUCID_F16 __half
+#define LUCID_BF16 __nv_bfloat16
+#define LUCID_SHUFFLE(v, by) __shfl_xor_sync(0xffffffffu, v, by)

@@ -1,2 +1,5 @@
 #define LUCID_SHARED threadgroup
 #define LUCID_BARRIER threadgroup_barrier(mem_flags::mem_threadgroup)
+#define LUCID_F16 half
+#define LUCID_BF16 bfloat16_t
+#define LUCID_SHUFFLE(v, by) simd_shuffle_xor(v, by)
