@@ -246,12 +246,14 @@ macro_rules! with_backend {
 mod bytes;
 mod graph_steps;
 pub(crate) mod memory;
+mod stored;
 use bytes::transfer;
 pub(crate) use bytes::{expose, from_bytes, to_bytes};
 pub(crate) use graph_steps::{
     attention_gradients, channel_moments, fuses, in_one_pass, norm_gradients, run, run_fused, runs_custom_kernels,
 };
 pub use memory::{empty_cache, memory_stats, reset_peak_memory_stats, set_cache_limit};
+pub(crate) use stored::index_into;
 
 /// The arrays of an op's inputs, all on `B`'s device.
 #[inline]
@@ -291,6 +293,9 @@ fn refuse_dtype<B: Wrapped>(op: &'static str, dtype: DType) -> Result<()> {
 
 /// `donated`: may the result of an element-wise primitive be written over the first input, which nobody reads again?
 fn execute<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], out: &Meta, donated: bool) -> Result<Storage> {
+    if stored::applies(prim, inputs, out) {
+        return stored::run::<B>(prim, inputs, out);
+    }
     let name = prim.name();
     let x = arrays::<B>(name, inputs)?;
     refuse_dtype::<B>(name, out.dtype)?;
@@ -502,23 +507,6 @@ pub(crate) fn assign(op: &'static str, dst: &Tensor, src: &Tensor, donated: bool
     if recorded {
         graph::note_assign(dst, src);
     }
-    Ok(())
-}
-
-/// Writes over `dst` itself what `op` would write into a copy of it; the tape is the caller's business.
-pub(crate) fn index_into(op: &IndexOp, dst: &Tensor, rest: &[&Tensor]) -> Result<()> {
-    fn run<B: Wrapped>(op: &IndexOp, dst: &Tensor, rest: &[&Tensor]) -> Result<()> {
-        let all: SmallVec<[&Tensor; 4]> = std::iter::once(dst).chain(rest.iter().copied()).collect();
-        let x = arrays::<B>(op.name(), &all)?;
-        B::index_into(op, x[0], &x[1..])
-    }
-    crate::determinism::check(|| op.schema(), dst.device())?;
-    let begun = profile::begin();
-    with_backend!(dst.device(), run(op, dst, rest))?;
-    if graph::recording() {
-        graph::note_index_into(op, dst, rest);
-    }
-    profile::end(begun, || op.schema(), std::iter::once(dst).chain(rest.iter().copied()), dst.shape());
     Ok(())
 }
 

@@ -166,13 +166,15 @@ pub mod warnings;
 pub use autograd::{enable_grad, grad_enabled, no_grad, set_grad_enabled};
 pub use dispatch::{empty_cache, memory_stats, reset_peak_memory_stats, set_cache_limit};
 pub use literal::{tensor, Nested};
+pub(crate) use lucid_core::fallible;
 #[doc(hidden)]
 pub use lucid_core::fallible::ensure_room;
+#[doc(hidden)]
+pub use lucid_core::with_dtype;
 pub use lucid_core::{
     default_device, default_dtype, dtype, manual_seed, random, set_default_device, set_default_dtype, shape, DType,
     Device, Element, Error, Generator, MemoryFormat, Parsed, Result, Scalar,
 };
-pub(crate) use lucid_core::{fallible, with_dtype};
 pub use lucid_cpu::{Foreign, Owner};
 pub use lucid_ir::backend::MemoryStats;
 #[doc(hidden)]

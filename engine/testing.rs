@@ -69,6 +69,7 @@ fn tolerance(dtype: DType) -> (f64, f64) {
         DType::F32 | DType::C64 => (1.3e-6, 1e-5),
         DType::F64 | DType::C128 => (1e-7, 1e-7),
         DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => (0.0, 0.0),
+        DType::U16 | DType::U32 | DType::U64 | DType::F8E4M3FN | DType::F8E5M2 => (0.0, 0.0),
     }
 }
 

@@ -321,6 +321,7 @@ impl<'a> Reader<'a> {
             "ByteStorage" | "UntypedStorage" => DType::U8,
             "BoolStorage" => DType::Bool,
             "ComplexFloatStorage" => DType::C64,
+            "ComplexDoubleStorage" => DType::C128,
             _ => return self.bad(&format!("elements of {class} are unknown here")),
         };
         let bytes = self.archive.read(&format!("{}data/{key}", self.folder))?;

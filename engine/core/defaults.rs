@@ -21,7 +21,7 @@ pub fn default_dtype() -> DType {
 /// # Errors
 /// [`Error::InvalidType`] for a dtype that is not floating.
 pub fn set_default_dtype(dtype: DType) -> Result<()> {
-    if !dtype.is_float() {
+    if !dtype.is_float() || dtype.is_stored_only() {
         let why = format!("only floating-point types are supported as the default type, got {dtype}");
         return Err(Error::kind("set_default_dtype", why));
     }

@@ -12,14 +12,17 @@ pub mod device;
 pub mod dtype;
 pub mod error;
 pub mod fallible;
+pub mod float8;
 pub mod memory_format;
 pub mod random;
+pub mod scalar;
 pub mod shape;
 pub mod warnings;
 
 pub use defaults::{default_device, default_dtype, set_default_device, set_default_dtype};
 pub use device::{Device, Parsed};
-pub use dtype::{DType, Element, Scalar};
+pub use dtype::{DType, Element};
 pub use error::{Error, Result};
 pub use memory_format::MemoryFormat;
 pub use random::{manual_seed, Generator};
+pub use scalar::Scalar;

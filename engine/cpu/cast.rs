@@ -1,12 +1,13 @@
 //! Conversion between dtypes, as PyTorch does it.
 //!
 //! Depends on `strided`. Floats are truncated to integers, which wrap into narrower ones; anything but zero is true; a
-//! complex number keeps its real part. Invariant: 16-bit floats go by way of float32, small integers by way of int32,
-//! complex numbers by way of float32, so that there is a loop for each pair of the six dtypes left, not of all eleven.
+//! complex number keeps its real part. Invariant: 16-bit floats go by way of float32, small integers by way of int32, wide unsigned ones by way of int64,
+//! complex numbers by way of float32, so that there is a loop for each pair of the six dtypes left, not of all.
 
 use super::simd::{light1, map1, threads, Arg, Map1, Narrow, Wide, Widen};
 use super::strided::{each1, F1, F2};
 use super::CpuArray;
+use crate::dtype::float8::{F8E4M3FN, F8E5M2};
 use crate::dtype::Element;
 use crate::{DType, Result};
 use half::{bf16, f16};
@@ -21,7 +22,7 @@ trait To<O> {
 macro_rules! from_integer {
     ($($t:ty),*) => {
         $(
-            from_integer!(@ $t => u8, i8, i16, i32, i64, f32, f64);
+            from_integer!(@ $t => u8, i8, i16, i32, i64, u16, u32, u64, f32, f64);
             impl To<bool> for $t {
                 #[inline(always)]
                 fn to(self) -> bool { self != 0 }
@@ -43,13 +44,17 @@ macro_rules! from_integer {
         })*
     };
 }
-from_integer!(u8, i8, i16, i32, i64);
+from_integer!(u8, i8, i16, i32, i64, u16, u32, u64);
 
 macro_rules! from_float {
     ($($t:ty),*) => {
         $(
             // Through a wide integer, so that what is out of range wraps as in C.
             from_float!(@ $t => u8 as i32, i8 as i32, i16 as i32, i32 as i32, i64 as i64, f32 as f32, f64 as f64);
+            impl To<u64> for $t {
+                #[inline(always)]
+                fn to(self) -> u64 { if self > 0.0 { self as u64 } else { self as i64 as u64 } }
+            }
             impl To<bool> for $t {
                 #[inline(always)]
                 fn to(self) -> bool { self != 0.0 }
@@ -133,8 +138,9 @@ where
 /// The dtype by way of which this one is converted; itself where there are loops for it.
 fn hub(dtype: DType) -> DType {
     match dtype {
-        DType::I8 | DType::I16 => DType::I32,
-        DType::F16 | DType::BF16 | DType::C64 => DType::F32,
+        DType::I8 | DType::I16 | DType::U16 => DType::I32,
+        DType::U32 | DType::U64 => DType::I64,
+        DType::F16 | DType::BF16 | DType::C64 | DType::F8E4M3FN | DType::F8E5M2 => DType::F32,
         DType::C128 => DType::F64,
         DType::Bool | DType::U8 | DType::I32 | DType::I64 | DType::F32 | DType::F64 => dtype,
     }
@@ -162,12 +168,18 @@ pub fn cast(x: &CpuArray, dtype: DType) -> Result<CpuArray> {
     direct! {
         Bool bool => U8 u8, I32 i32, I64 i64, F32 f32, F64 f64;
         U8 u8 => Bool bool, I32 i32, I64 i64, F32 f32, F64 f64;
-        I32 i32 => Bool bool, U8 u8, I64 i64, F32 f32, F64 f64, I8 i8, I16 i16;
-        I64 i64 => Bool bool, U8 u8, I32 i32, F32 f32, F64 f64;
-        F32 f32 => Bool bool, U8 u8, I32 i32, I64 i64, F64 f64, F16 f16, BF16 bf16, C64 Complex32;
-        F64 f64 => Bool bool, U8 u8, I32 i32, I64 i64, F32 f32, C128 Complex64;
+        I32 i32 => Bool bool, U8 u8, I64 i64, F32 f32, F64 f64, I8 i8, I16 i16, U16 u16;
+        I64 i64 => Bool bool, U8 u8, I32 i32, F32 f32, F64 f64, U32 u32, U64 u64;
+        F32 f32 => Bool bool, U8 u8, I32 i32, I64 i64, F64 f64, F16 f16, BF16 bf16, C64 Complex32, U64 u64, F8E4M3FN F8E4M3FN, F8E5M2 F8E5M2;
+        F64 f64 => Bool bool, U8 u8, I32 i32, I64 i64, F32 f32, C128 Complex64, U64 u64;
         I8 i8 => I32 i32;
         I16 i16 => I32 i32;
+        U16 u16 => I32 i32;
+        U32 u32 => I64 i64;
+        // Beyond 2^63 they are numbers that int64 has not.
+        U64 u64 => I64 i64, F32 f32, F64 f64;
+        F8E4M3FN F8E4M3FN => F32 f32;
+        F8E5M2 F8E5M2 => F32 f32;
         F16 f16 => F32 f32;
         BF16 bf16 => F32 f32;
         C64 Complex32 => F32 f32, C128 Complex64;

@@ -73,6 +73,8 @@ impl Loops<'_> {
             DType::F64 => apply2(a, b, shape, GRAIN, self.f64)?,
             DType::F16 => apply2::<f16, bool>(a, b, shape, GRAIN, &widened2(self.f32))?,
             DType::BF16 => apply2::<bf16, bool>(a, b, shape, GRAIN, &widened2(self.f32))?,
+            // Dispatch compares them as what they are computed in.
+            DType::U16 | DType::U32 | DType::U64 | DType::F8E4M3FN | DType::F8E5M2 => return Ok(None),
             DType::C64 => match self.c64 {
                 Some(f) => apply2(a, b, shape, GRAIN, f)?,
                 None => return Ok(None),

@@ -4,6 +4,7 @@
 
 use super::simd::{fill, threads};
 use super::CpuArray;
+use crate::dtype::float8::{F8E4M3FN, F8E5M2};
 use crate::dtype::{narrow, Element};
 use crate::{with_dtype, Result, Scalar};
 use half::{bf16, f16};
@@ -41,6 +42,11 @@ from_scalar! {
     i16, s => s.to_i64() as i16;
     i32, s => s.to_i64() as i32;
     i64, s => s.to_i64();
+    u16, s => s.to_i64() as u16;
+    u32, s => s.to_i64() as u32;
+    u64, s => s.to_u64();
+    F8E4M3FN, s => F8E4M3FN::from_f64(s.to_f64());
+    F8E5M2, s => F8E5M2::from_f64(s.to_f64());
     f16, s => f16::from_f64(s.to_f64());
     bf16, s => bf16::from_f64(s.to_f64());
     f32, s => s.to_f64() as f32;

@@ -162,6 +162,8 @@ fn sign_bit(x: &CpuArray) -> Result<CpuArray> {
         DType::Bool | DType::U8 | DType::C64 | DType::C128 => test(x, false, |_| false),
         DType::I8 | DType::I16 | DType::I32 => sign_bit(&cast(x, DType::I64)?),
         DType::I64 => apply1::<i64, bool>(x, GRAIN, &|x, out| call1(i64::is_negative, x, out)),
+        DType::U16 | DType::U32 | DType::U64 => test(x, false, |_| false),
+        DType::F8E4M3FN | DType::F8E5M2 => sign_bit(&cast(x, DType::F32)?),
     }
 }
 
@@ -188,13 +190,19 @@ fn test(x: &CpuArray, both: bool, f: fn(f64) -> bool) -> Result<CpuArray> {
         DType::F64 => apply1::<f64, bool>(x, GRAIN, &|x, out| call1(f, x, out)),
         DType::C64 => apply1::<Complex32, bool>(x, GRAIN, &|x, out| joined(both, f, x, out)),
         DType::C128 => apply1::<Complex64, bool>(x, GRAIN, &|x, out| joined(both, f, x, out)),
-        DType::F16 | DType::BF16 => test(&cast(x, DType::F32)?, both, f),
-        DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => {
-            CpuArray::build(x.shape(), |out: &mut [bool]| {
-                out.fill(f(0.0));
-                Ok(())
-            })
-        }
+        DType::F16 | DType::BF16 | DType::F8E4M3FN | DType::F8E5M2 => test(&cast(x, DType::F32)?, both, f),
+        DType::Bool
+        | DType::U8
+        | DType::I8
+        | DType::I16
+        | DType::I32
+        | DType::I64
+        | DType::U16
+        | DType::U32
+        | DType::U64 => CpuArray::build(x.shape(), |out: &mut [bool]| {
+            out.fill(f(0.0));
+            Ok(())
+        }),
     }
 }
 

@@ -41,6 +41,11 @@ macro_rules! with_float {
             | $crate::DType::I16
             | $crate::DType::I32
             | $crate::DType::I64
+            | $crate::DType::U16
+            | $crate::DType::U32
+            | $crate::DType::U64
+            | $crate::DType::F8E4M3FN
+            | $crate::DType::F8E5M2
             | $crate::DType::C64
             | $crate::DType::C128) => Err($crate::Error::dtype($op, "expected a floating dtype", &[other])),
         }

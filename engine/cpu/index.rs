@@ -11,7 +11,7 @@ use super::strided::{copy_to, write_to};
 use super::CpuArray;
 use crate::dtype::Element;
 use crate::shape::{numel, Layout};
-use crate::{with_dtype, Error, Result};
+use crate::{with_computed_dtype, DType, Error, Result};
 use lucid_ir::backend::Array;
 use lucid_ir::ops::index::{IndexOp, ScatterMode};
 use lucid_ir::Meta;
@@ -44,7 +44,9 @@ pub fn index(op: &IndexOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray>
             }
             with_word!(out.dtype, W => slice_scatter::<W>(x, inputs[1], &part))
         }
-        IndexOp::StridedAdd { layout, shape } => with_dtype!(out.dtype, T => strided_add::<T>(x, layout, shape)),
+        IndexOp::StridedAdd { layout, shape } => {
+            with_computed_dtype!(out.dtype, T => strided_add::<T>(x, layout, shape), dtype => Err(stored_only(op.name(), dtype)))
+        }
         IndexOp::Concat { axis } => with_word!(out.dtype, W => concat::<W>(inputs, *axis, &out.shape)),
         IndexOp::Flip { axes } => with_word!(out.dtype, W => flip::<W>(x, axes)),
     }
@@ -53,6 +55,12 @@ pub fn index(op: &IndexOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray>
 /// The rows of a table at indices.
 pub(super) fn rows(x: &CpuArray, at: &CpuArray, out: &Meta) -> Result<CpuArray> {
     index(&IndexOp::Index { axes: smallvec::smallvec![0], strict: true }, &[x, at], out)
+}
+
+/// Why a kernel takes no elements that are stored only: dispatch gives it what they are moved as or computed in.
+#[cold]
+pub(super) fn stored_only(op: &'static str, dtype: DType) -> Box<Error> {
+    Error::dtype(op, format!("not implemented for {dtype}"), &[dtype])
 }
 
 #[cold]
@@ -364,7 +372,7 @@ mod tests {
         let zero = array(&[rows + 1, n], &vec![0i32; (rows + 1) * n]);
         let (at, src) = (array(&[rows, n], &at), array(&[rows, n], &src));
         let scatter = IndexOp::Scatter { axis: 1, mode: ScatterMode::Add };
-        let y = index(&scatter, &[&zero, &at, &src], &Meta::new(&[rows + 1, n], crate::DType::I32)).unwrap();
+        let y = index(&scatter, &[&zero, &at, &src], &Meta::new(&[rows + 1, n], DType::I32)).unwrap();
         let back = go::<i32>(IndexOp::Gather { axis: 1 }, &[&y, &at], &[rows, n]);
         assert_eq!(back, show::<i32>(&src));
     }
@@ -372,21 +380,21 @@ mod tests {
     #[test]
     fn out_of_range_is_an_error() {
         let (x, i) = (array(&[3], &[0u8; 3]), array(&[1], &[5i64]));
-        let why = index(&IndexOp::Gather { axis: 0 }, &[&x, &i], &Meta::new(&[1], crate::DType::U8)).unwrap_err();
+        let why = index(&IndexOp::Gather { axis: 0 }, &[&x, &i], &Meta::new(&[1], DType::U8)).unwrap_err();
         assert!(why.to_string().contains("index 5 is out of bounds for dimension 0 with size 3"), "{why}");
         // Far behind, where another thread meets it.
         threads::set_num_threads(2);
         let mut at = vec![1i64; 3 * GRAIN];
         at[3 * GRAIN - 1] = -1;
         let (long, n) = (array(&[3 * GRAIN], &at), 3 * GRAIN);
-        let why = index(&IndexOp::Gather { axis: 0 }, &[&x, &long], &Meta::new(&[n], crate::DType::U8)).unwrap_err();
+        let why = index(&IndexOp::Gather { axis: 0 }, &[&x, &long], &Meta::new(&[n], DType::U8)).unwrap_err();
         assert!(why.to_string().contains("index -1 is out of bounds"), "{why}");
         let low = array(&[1], &[-4i64]);
         let put = IndexOp::IndexPut { axes: Axes::from_slice(&[0]), accumulate: true, strict: false };
         let value = array(&[1], &[1u8]);
-        assert!(index(&put, &[&x, &value, &low], &Meta::new(&[3], crate::DType::U8)).is_err());
+        assert!(index(&put, &[&x, &value, &low], &Meta::new(&[3], DType::U8)).is_err());
         let none = array::<u8>(&[0], &[]);
-        assert!(index(&IndexOp::Gather { axis: 0 }, &[&none, &i], &Meta::new(&[1], crate::DType::U8)).is_err());
+        assert!(index(&IndexOp::Gather { axis: 0 }, &[&none, &i], &Meta::new(&[1], DType::U8)).is_err());
     }
 
     #[test]
@@ -458,6 +466,6 @@ mod tests {
             assert_eq!(go::<f32>(op.clone(), &[&x], &[5]), [0.0, 1.0, 6.0, 8.0, 6.0]);
         }
         let short = IndexOp::StridedAdd { layout, shape: [4][..].into() };
-        assert!(index(&short, &[&six()[0]], &Meta::new(&[4], crate::DType::F32)).is_err());
+        assert!(index(&short, &[&six()[0]], &Meta::new(&[4], DType::F32)).is_err());
     }
 }

@@ -77,7 +77,9 @@ use lucid_ir::ops::unary::UnaryOp;
 use lucid_ir::ops::view::ViewOp;
 use lucid_ir::optim::Step;
 use lucid_ir::Meta;
-pub(crate) use lucid_ir::{dtype, error, fallible, shape, with_dtype, DType, Device, Element, Error, Result, Scalar};
+pub(crate) use lucid_ir::{
+    dtype, error, fallible, shape, with_computed_dtype, with_dtype, DType, Device, Element, Error, Result, Scalar,
+};
 pub use norm::affine_gradients;
 pub use simd::shared_memory::release_names;
 pub use simd::threads::{num_threads, set_num_threads};

@@ -4,11 +4,12 @@
 //! Invariant: only an operand that has no dense dimension is copied.
 
 use super::blas::{gemm, gemm_here, Gemm, Matrix, Product};
+use super::index::stored_only;
 use super::simd::threads;
 use super::CpuArray;
 use crate::fallible::scratch_from;
 use crate::shape::Layout;
-use crate::{with_dtype, Result};
+use crate::{with_computed_dtype, Result};
 use lucid_ir::backend::Array;
 use lucid_ir::Meta;
 
@@ -41,7 +42,7 @@ pub(super) fn readable(x: &CpuArray) -> Result<(CpuArray, usize, bool)> {
 
 /// `a @ b`, over broadcast batches.
 pub fn matmul(a: &CpuArray, b: &CpuArray, out: &Meta) -> Result<CpuArray> {
-    with_dtype!(out.dtype, T => product::<T>(a, b, &out.shape))
+    with_computed_dtype!(out.dtype, T => product::<T>(a, b, &out.shape), dtype => Err(stored_only("matmul", dtype)))
 }
 
 /// Where each matrix of the batch begins.

@@ -428,6 +428,7 @@ fn wide(op: &ReduceOp, dtype: DType) -> DType {
     match (op, dtype) {
         (ReduceOp::Any | ReduceOp::All, _) => DType::Bool,
         (_, DType::F16 | DType::BF16) => DType::F32,
+        (_, DType::U16 | DType::U32 | DType::U64 | DType::F8E4M3FN | DType::F8E5M2) => dtype.computed_in(),
         (_, DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32) => DType::I64,
         (_, DType::I64 | DType::F32 | DType::F64 | DType::C64 | DType::C128) => dtype,
     }
@@ -446,7 +447,7 @@ pub fn reduce(op: &ReduceOp, how: &Reduction, x: &CpuArray, out: &Meta) -> Resul
                 $(DType::$D => fold(op, <$K<$t>>::default(), how, x, out),)*
                 #[allow(unreachable_patterns)]
                 DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::F16 | DType::BF16
-                | DType::F32 | DType::F64 | DType::C64 | DType::C128 => {
+                | DType::F32 | DType::F64 | DType::C64 | DType::C128 | DType::U16 | DType::U32 | DType::U64 | DType::F8E4M3FN | DType::F8E5M2 => {
                     Err(Error::dtype(op.name(), format!("has no CPU kernel for {dtype}"), &[dtype]))
                 }
             }

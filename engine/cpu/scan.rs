@@ -235,9 +235,19 @@ pub fn scan(op: &ScanOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
             DType::C128 => running::<Complex64, Plus>(x, axis, <Complex64 as Sum>::ZERO),
             DType::F32 => running::<f32, Plus>(x, axis, 0.0),
             DType::I64 => running::<i64, Plus>(x, axis, 0),
-            DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::F16 | DType::BF16 | DType::F64 => {
-                running::<f64, Plus>(x, axis, 0.0)
-            }
+            DType::Bool
+            | DType::U8
+            | DType::I8
+            | DType::I16
+            | DType::I32
+            | DType::F16
+            | DType::BF16
+            | DType::F64
+            | DType::U16
+            | DType::U32
+            | DType::U64
+            | DType::F8E4M3FN
+            | DType::F8E5M2 => running::<f64, Plus>(x, axis, 0.0),
         },
         ScanOp::Prod { axis } if wide == DType::C64 => running::<Complex32, Times>(x, axis, <Complex32 as Sum>::UNIT),
         ScanOp::Prod { axis } if wide == DType::C128 => running::<Complex64, Times>(x, axis, <Complex64 as Sum>::UNIT),

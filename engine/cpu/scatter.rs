@@ -3,14 +3,14 @@
 //! Depends on `index` for ranges and offsets, and on `simd`. Invariant: every index is checked before anything is written,
 //! and what is written does not depend on the number of threads: values that meet are taken in their own order.
 
-use super::index::{changed, within, Walk, GRAIN};
+use super::index::{changed, stored_only, within, Walk, GRAIN};
 use super::index_plan::{IndexGuards, Plan};
 use super::simd::{threads, Extreme, Sum};
 use super::strided::copy_to;
 use super::{Buffer, CpuArray};
 use crate::dtype::Element;
 use crate::shape::Layout;
-use crate::{with_dtype, Error, Result};
+use crate::{with_computed_dtype, Error, Result};
 use lucid_ir::backend::Array;
 use lucid_ir::ops::index::{IndexOp, ScatterMode};
 use num_complex::{Complex32, Complex64};
@@ -127,14 +127,14 @@ pub(super) fn scattered(op: &IndexOp, inputs: &[&CpuArray]) -> Result<CpuArray> 
     let guards: IndexGuards = at.iter().map(|i| i.read::<i64>()).collect();
     let to = targets(op, &layout, values, &at, &guards)?;
     let values = values.contiguous()?;
-    with_dtype!(x.dtype(), T => {
+    with_computed_dtype!(x.dtype(), T => {
         let (guard, values_guard) = (x.read::<T>(), values.read::<T>());
         let values = values.slice(&values_guard);
         CpuArray::build(x.shape(), |out: &mut [T]| {
             copy_to(&x.source(&guard, x.shape()), out);
             write(op, out, &layout, &to, values)
         })
-    })
+    }, dtype => Err(stored_only(op.name(), dtype)))
 }
 
 /// The same over `dst` itself. What is written may share its storage.
@@ -145,7 +145,7 @@ pub(super) fn scatter_into(op: &IndexOp, dst: &CpuArray, rest: &[&CpuArray]) -> 
         true => super::copy::copy(values)?,
         false => values.contiguous()?,
     };
-    with_dtype!(dst.dtype(), T => {
+    with_computed_dtype!(dst.dtype(), T => {
         // Buffers are locked in the order of their addresses, as `Buffer::both` does.
         let before = |b: &Buffer| std::ptr::from_ref(b) < std::ptr::from_ref(&**dst.buffer());
         let early = |i: &'_ CpuArray| before(i.buffer());
@@ -157,7 +157,7 @@ pub(super) fn scatter_into(op: &IndexOp, dst: &CpuArray, rest: &[&CpuArray]) -> 
         let values_guard = values_first.unwrap_or_else(|| values.read::<T>());
         let to = targets(op, dst.layout(), &values, &at, &guards)?;
         write(op, &mut into, dst.layout(), &to, values.slice(&values_guard))?;
-    });
+    }, dtype => return Err(stored_only(op.name(), dtype)));
     dst.touch();
     Ok(())
 }

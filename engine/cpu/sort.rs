@@ -4,6 +4,7 @@
 //! that one sort of plain integers is stable. Invariant: NaN is the largest number, and -0 equals 0.
 
 use super::fused::{axis_back, axis_last};
+use super::index::stored_only;
 use super::simd::{run, threads, Task, Wide};
 use super::CpuArray;
 use crate::dtype::Element;
@@ -78,6 +79,9 @@ pub fn sort(op: &SortOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
             DType::F32 => argsort_rows::<f32>(x, out),
             DType::F64 => argsort_rows::<f64>(x, out),
             dtype @ (DType::C64 | DType::C128) => unordered("argsort_rows", dtype),
+            dtype @ (DType::U16 | DType::U32 | DType::U64 | DType::F8E4M3FN | DType::F8E5M2) => {
+                Err(stored_only("argsort_rows", dtype))
+            }
         },
         (SortOp::Search { right }, [rows, values]) => match lucid_ir::backend::Array::dtype(*rows) {
             DType::Bool => search::<bool>(rows, values, *right, out),
@@ -91,6 +95,9 @@ pub fn sort(op: &SortOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
             DType::F32 => search::<f32>(rows, values, *right, out),
             DType::F64 => search::<f64>(rows, values, *right, out),
             dtype @ (DType::C64 | DType::C128) => unordered("searchsorted", dtype),
+            dtype @ (DType::U16 | DType::U32 | DType::U64 | DType::F8E4M3FN | DType::F8E5M2) => {
+                Err(stored_only("searchsorted", dtype))
+            }
         },
         (SortOp::ArgSort { .. } | SortOp::ArgFirst { .. } | SortOp::ArgSortRows | SortOp::Search { .. }, _) => {
             Err(Error::runtime(op.name(), format!("does not take {} arrays", inputs.len())))
@@ -216,6 +223,9 @@ fn order_along(x: &CpuArray, axis: usize, descending: bool, k: usize) -> Result<
         DType::F32 => argsort::<f32>(&x, descending, k),
         DType::F64 => argsort::<f64>(&x, descending, k),
         dtype @ (DType::C64 | DType::C128) => unordered("argsort", dtype),
+        dtype @ (DType::U16 | DType::U32 | DType::U64 | DType::F8E4M3FN | DType::F8E5M2) => {
+            Err(stored_only("argsort", dtype))
+        }
     }?;
     axis_back(&order, axis)
 }

@@ -103,6 +103,7 @@ fn bits(x: &Tensor) -> Result<Tensor> {
         DType::F32 => x.view_dtype(DType::I32),
         DType::F16 | DType::BF16 => x.view_dtype(DType::I16),
         DType::Bool => x.view_dtype(DType::U8),
+        stored if stored.is_stored_only() => x.view_dtype(stored.moved_as()),
         _ => Ok(x),
     }
 }

@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
-const DTYPES: [(DType, Dtype); 11] = [
+const DTYPES: [(DType, Dtype); 16] = [
     (DType::Bool, Dtype::BOOL),
     (DType::U8, Dtype::U8),
     (DType::I8, Dtype::I8),
@@ -22,6 +22,11 @@ const DTYPES: [(DType, Dtype); 11] = [
     (DType::F32, Dtype::F32),
     (DType::F64, Dtype::F64),
     (DType::C64, Dtype::C64),
+    (DType::U16, Dtype::U16),
+    (DType::U32, Dtype::U32),
+    (DType::U64, Dtype::U64),
+    (DType::F8E4M3FN, Dtype::F8_E4M3),
+    (DType::F8E5M2, Dtype::F8_E5M2),
 ];
 /// The format's own limit, in bytes.
 const LARGEST_HEADER: u64 = 100_000_000;

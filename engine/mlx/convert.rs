@@ -2,7 +2,9 @@
 //!
 //! Depends on mlx-ffi. Invariant: a shape that MLX's 32-bit sizes cannot hold is an error, never cut short.
 
+use super::float8;
 use super::kernel_error::Made;
+use crate::dtype::float8::{F8E4M3FN, F8E5M2};
 use crate::dtype::narrow;
 use crate::shape::numel;
 use crate::{DType, Error, Scalar};
@@ -15,9 +17,12 @@ use std::cell::RefCell;
 /// Sizes or positions as MLX takes them.
 pub(super) type Ints = SmallVec<[i32; 8]>;
 
-/// Elements in another dtype. By way of numbers from truth values to complex numbers: MLX makes 1 + 1j of what is true on
+/// Elements of MLX's own dtype in another one. By way of numbers from truth values to complex numbers: MLX makes 1 + 1j of what is true on
 /// CUDA.
 pub(super) fn astype(x: &Array, to: DType) -> Made<Array> {
+    if to.is_float8() {
+        return float8::encode(&ops::astype(x, Dtype::Float32)?, to);
+    }
     let to = dtype(to)?;
     if x.dtype() == Dtype::Bool && to == Dtype::Complex64 {
         return Ok(ops::astype(&ops::astype(x, Dtype::Float32)?, to)?);
@@ -35,6 +40,11 @@ pub(super) fn dtype(dtype: DType) -> Made<Dtype> {
         DType::I16 => Dtype::Int16,
         DType::I32 => Dtype::Int32,
         DType::I64 => Dtype::Int64,
+        DType::U16 => Dtype::Uint16,
+        DType::U32 => Dtype::Uint32,
+        DType::U64 => Dtype::Uint64,
+        // Their bits: MLX has no such numbers.
+        DType::F8E4M3FN | DType::F8E5M2 => Dtype::Uint8,
         DType::F16 => Dtype::Float16,
         DType::BF16 => Dtype::Bfloat16,
         DType::F32 => Dtype::Float32,
@@ -150,6 +160,11 @@ fn scalar(value: Scalar, to: DType) -> Made<Array> {
         DType::I16 => Array::scalar(value.to_i64() as i16)?,
         DType::I32 => Array::scalar(value.to_i64() as i32)?,
         DType::I64 => Array::scalar(value.to_i64())?,
+        DType::U16 => Array::scalar(value.to_i64() as u16)?,
+        DType::U32 => Array::scalar(value.to_i64() as u32)?,
+        DType::U64 => Array::scalar(value.to_u64())?,
+        DType::F8E4M3FN => Array::scalar(F8E4M3FN::from_f64(value.to_f64()).to_bits())?,
+        DType::F8E5M2 => Array::scalar(F8E5M2::from_f64(value.to_f64()).to_bits())?,
         DType::F16 => Array::scalar(f16::from_f64(value.to_f64()))?,
         DType::BF16 => Array::scalar(bf16::from_f64(value.to_f64()))?,
         DType::F32 => Array::scalar(value.to_f64() as f32)?,
@@ -172,6 +187,10 @@ pub(super) fn integer_range(dtype: DType) -> Option<(i64, i64)> {
         DType::I16 => Some((i16::MIN.into(), i16::MAX.into())),
         DType::I32 => Some((i32::MIN.into(), i32::MAX.into())),
         DType::I64 => Some((i64::MIN, i64::MAX)),
+        DType::U16 => Some((0, u16::MAX.into())),
+        DType::U32 => Some((0, u32::MAX.into())),
+        // Its numbers are not all int64's.
+        DType::U64 | DType::F8E4M3FN | DType::F8E5M2 => None,
         DType::F16 | DType::BF16 | DType::F32 | DType::F64 | DType::C64 | DType::C128 => None,
     }
 }
@@ -182,6 +201,9 @@ pub(super) fn integers<'a>(bytes: &'a [u8], dtype: DType) -> Option<Box<dyn Iter
         DType::Bool | DType::U8 => Box::new(bytes.iter().map(|&b| i64::from(b))),
         DType::I8 => Box::new(bytes.iter().map(|&b| i64::from(b as i8))),
         DType::I16 => Box::new(bytes.chunks_exact(2).map(|b| i64::from(i16::from_ne_bytes([b[0], b[1]])))),
+        DType::U16 => Box::new(bytes.chunks_exact(2).map(|b| i64::from(u16::from_ne_bytes([b[0], b[1]])))),
+        DType::U32 => Box::new(bytes.chunks_exact(4).map(|b| i64::from(u32::from_ne_bytes([b[0], b[1], b[2], b[3]])))),
+        DType::U64 | DType::F8E4M3FN | DType::F8E5M2 => return None,
         DType::I32 => Box::new(bytes.chunks_exact(4).map(|b| i64::from(i32::from_ne_bytes([b[0], b[1], b[2], b[3]])))),
         DType::I64 => Box::new(
             bytes.chunks_exact(8).map(|b| i64::from_ne_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]])),

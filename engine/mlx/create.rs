@@ -8,6 +8,7 @@ use super::kernel_error::Made;
 use super::lazy;
 use super::reduce::as_dtype;
 use super::value::{Value, ValueRange};
+use crate::dtype::float8::{F8E4M3FN, F8E5M2};
 use crate::dtype::narrow;
 use crate::shape::numel;
 use crate::{DType, Scalar};
@@ -69,7 +70,7 @@ fn known_of(value: Scalar, dtype: DType) -> ValueRange {
             i if low <= i && i <= high => ValueRange::Within(i, i),
             _ => ValueRange::Nothing,
         },
-        None if dtype.is_complex() => ValueRange::Nothing,
+        None if dtype.is_complex() || dtype.is_stored_only() => ValueRange::Nothing,
         None => ValueRange::Constant(value.to_f64()),
     }
 }
@@ -126,6 +127,11 @@ fn push(bytes: &mut Vec<u8>, x: Scalar, dtype: DType) {
         DType::I16 => bytes.extend((x.to_i64() as i16).to_ne_bytes()),
         DType::I32 => bytes.extend((x.to_i64() as i32).to_ne_bytes()),
         DType::I64 => bytes.extend(x.to_i64().to_ne_bytes()),
+        DType::U16 => bytes.extend((x.to_i64() as u16).to_ne_bytes()),
+        DType::U32 => bytes.extend((x.to_i64() as u32).to_ne_bytes()),
+        DType::U64 => bytes.extend(x.to_u64().to_ne_bytes()),
+        DType::F8E4M3FN => bytes.push(F8E4M3FN::from_f64(x.to_f64()).to_bits()),
+        DType::F8E5M2 => bytes.push(F8E5M2::from_f64(x.to_f64()).to_bits()),
         DType::F16 => bytes.extend(f16::from_f64(x.to_f64()).to_ne_bytes()),
         DType::BF16 => bytes.extend(bf16::from_f64(x.to_f64()).to_ne_bytes()),
         DType::F32 => bytes.extend((x.to_f64() as f32).to_ne_bytes()),
@@ -222,7 +228,8 @@ fn is_zero(bytes: &[u8], dtype: DType) -> bool {
     match dtype {
         DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => bytes.iter().all(|&b| b == 0),
         // The sign is the last byte's highest bit: all that MLX runs on is little-endian.
-        DType::F16 | DType::BF16 | DType::F32 | DType::F64 => top(bytes),
+        DType::U16 | DType::U32 | DType::U64 => bytes.iter().all(|&b| b == 0),
+        DType::F16 | DType::BF16 | DType::F32 | DType::F64 | DType::F8E4M3FN | DType::F8E5M2 => top(bytes),
         DType::C64 => top(&bytes[..4]) && top(&bytes[4..]),
         DType::C128 => top(&bytes[..8]) && top(&bytes[8..]),
     }

@@ -9,6 +9,7 @@ use super::array::GpuArray;
 use super::bessel;
 use super::convert::{self, constant};
 use super::element_kernels;
+use super::float8;
 use super::gamma;
 use super::host_kernel;
 use super::kernel_error::Made;
@@ -52,6 +53,9 @@ pub(super) fn cast(x: &GpuArray, to: DType) -> Made<GpuArray> {
 pub(super) fn cast_array(x: &Array, from: DType, to: DType) -> Made<Array> {
     if from == to {
         return Ok(x.clone());
+    }
+    if from.is_float8() {
+        return cast_array(&float8::decode(x, from)?, DType::F32, to);
     }
     if to == DType::Bool {
         return Ok(ops::not_equal(x, &constant(0, from)?)?);

@@ -27,6 +27,7 @@ mod elementwise;
 pub mod emulator;
 mod factor;
 mod fft;
+mod float8;
 mod fused_kernel;
 mod fused_linear;
 mod gamma;

@@ -112,6 +112,10 @@ fn keys(x: &Array, dtype: DType) -> Made<(Array, usize)> {
             let bits = ops::view(x, Dtype::Uint64)?;
             (ops::bitwise_xor(&bits, &Array::scalar(1u64 << 63)?)?, 64)
         }
+        // Dispatch sorts them as what they are computed in.
+        DType::U16 | DType::U32 | DType::U64 | DType::F8E4M3FN | DType::F8E5M2 => {
+            return Err(Error::dtype("sort", format!("not implemented for {dtype}"), &[dtype]).into());
+        }
         DType::F16 | DType::BF16 | DType::F32 | DType::F64 | DType::C64 | DType::C128 => {
             let x = ops::astype(x, Dtype::Float32)?;
             let zero = Array::scalar(0f32)?;

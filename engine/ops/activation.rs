@@ -65,7 +65,7 @@ macro_rules! activation_ops {
             }
             /// `x / (1 + |x|)`.
             function softsign(input: Tensor) -> Tensor {
-                out: none, flags: [steps], dtypes: ALL, result: Float,
+                out: none, flags: [steps], dtypes: NOT_FLOAT8, result: Float,
                 run: softsign_body, node: "div", torch: "nn.functional.softsign",
                 samples: ["N(3, 4)"],
                 example: ["assert_close(softsign(&tensor([-1.0, 3.0])?)?, [-0.5, 0.75]);"],

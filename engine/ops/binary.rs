@@ -16,15 +16,15 @@ use num_complex::Complex64;
 binary_ops!(define_ops);
 
 /// The dtype that two operands are computed in.
-fn common(a: &Tensor, b: Operand<'_>) -> DType {
+fn common(a: &Tensor, b: Operand<'_>) -> Result<DType> {
     match b {
-        Operand::Tensor(t) if t.dtype() == a.dtype() => t.dtype(),
+        Operand::Tensor(t) if t.dtype() == a.dtype() => Ok(t.dtype()),
         b => result_type([Operand::Tensor(a), b]),
     }
 }
 
 fn binary(op: BinaryOp, a: &Tensor, b: Operand<'_>) -> Result<Tensor> {
-    binary_in(op, a, b, common(a, b))
+    binary_in(op, a, b, common(a, b)?)
 }
 
 /// [`binary`] of operands whose common dtype has been worked out.
@@ -134,7 +134,7 @@ fn with_product(op: BinaryOp, a: &Tensor, product: &Tensor, common: DType) -> Re
 
 /// `a + alpha · b`, or the difference.
 fn sum_scaled(op: BinaryOp, a: &Tensor, b: Operand<'_>, alpha: Scalar) -> Result<Tensor> {
-    let dtype = common(a, b);
+    let dtype = common(a, b)?;
     match scaled(op.name(), b, alpha, dtype, a.device())? {
         Some(product) => with_product(op, a, &product, dtype),
         None => binary_in(op, a, b, dtype),
@@ -161,7 +161,7 @@ fn refuse_bool(name: &'static str, a: &Tensor, b: Operand<'_>) -> Result<()> {
 
 /// `log(e^a + e^b)`; of complex numbers the one with the larger real part is taken out.
 fn log_add_exp(a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    let dtype = result_type([Operand::Tensor(a), b.into()]);
+    let dtype = result_type([Operand::Tensor(a), b.into()])?;
     if !dtype.is_complex() {
         return extremum(BinaryOp::LogAddExp, a, b);
     }
@@ -193,7 +193,7 @@ fn sub_scaled(a: &Tensor, b: Operand<'_>, alpha: Scalar) -> Result<Tensor> {
 
 fn rsub_scaled(a: &Tensor, b: Operand<'_>, alpha: Scalar) -> Result<Tensor> {
     refuse_bool("rsub", a, b)?;
-    let dtype = common(a, b);
+    let dtype = common(a, b)?;
     let number;
     let b = match b {
         Operand::Tensor(b) => b,
@@ -235,7 +235,7 @@ fn div_rounded(a: &Tensor, b: Operand<'_>, rounding_mode: Option<&str>) -> Resul
         None => binary(BinaryOp::Div, a, b),
         Some("floor") => stepped(a, b, |a, b| binary(BinaryOp::FloorDivide, a, b)),
         Some("trunc") => {
-            let common = result_type([Operand::Tensor(a), b]);
+            let common = result_type([Operand::Tensor(a), b])?;
             let q = match common.is_integral() {
                 // (a - fmod(a, b)) is a multiple of b, so the floor is exact.
                 true => binary(BinaryOp::FloorDivide, &a.sub(&a.fmod(b)?, 1)?, b)?,
@@ -269,7 +269,7 @@ fn pow_checked(a: &Tensor, exponent: Operand<'_>) -> Result<Tensor> {
             }
         }
         // As a number 0 makes 1 of everything, of complex zeros too.
-        let dtype = result_type([Operand::Tensor(a), exponent]);
+        let dtype = result_type([Operand::Tensor(a), exponent])?;
         if s.to_complex() == Complex64::default() && (dtype.is_complex() || autograd::is_followed(a)) {
             return super::create::ones_like(&a.detach()?, Some(dtype), None, None)?.in_steps_of(a);
         }
@@ -334,7 +334,7 @@ fn of_length(y: &Tensor, x: &Tensor) -> Result<Tensor> {
 }
 
 fn addcmul_body(x: &Tensor, a: &Tensor, b: &Tensor, value: Scalar) -> Result<Tensor> {
-    let dtype = result_type([Operand::Tensor(x), a.into(), b.into()]);
+    let dtype = result_type([Operand::Tensor(x), a.into(), b.into()])?;
     schema::addcmul.check(dtype)?;
     if dtype.is_half() {
         return added(x, BinaryOp::Mul, a, b, value, dtype);
@@ -360,7 +360,7 @@ fn addcdiv_body(x: &Tensor, a: &Tensor, b: &Tensor, value: Scalar) -> Result<Ten
         let why = "Integer division with addcdiv is no longer supported; cast one of the tensors to a floating dtype, or add div(a, b, rounding_mode)";
         return Err(Error::dtype("addcdiv", why, &[a.dtype(), b.dtype()]));
     }
-    let dtype = result_type([Operand::Tensor(x), a.into(), b.into()]);
+    let dtype = result_type([Operand::Tensor(x), a.into(), b.into()])?;
     if dtype.is_half() {
         return added(x, BinaryOp::Div, a, b, value, dtype);
     }

@@ -37,7 +37,7 @@ pub mod select {
                 return Err(Error::dtype("where", why, &[other]));
             }
         };
-        let dtype = result_type([a, b]);
+        let dtype = result_type([a, b])?;
         let (a, b) = (materialise(a, dtype, condition)?, materialise(b, dtype, condition)?);
         let inner = shape::broadcast("where", a.shape(), b.shape())?;
         let shape = shape::broadcast("where", condition.shape(), &inner)?;
@@ -90,7 +90,7 @@ pub mod select {
         if bounds().next().is_none() {
             return Err(Error::runtime("clamp", "At least one of 'min' or 'max' must not be None"));
         }
-        let dtype = result_type(std::iter::once(Operand::Tensor(x)).chain(bounds()));
+        let dtype = result_type(std::iter::once(Operand::Tensor(x)).chain(bounds()))?;
         let x = &x.cast(dtype)?;
         // A bound beyond the numbers of an integer dtype says nothing, or leaves none.
         let bound = |b: Option<Operand<'_>>, name: &str| match b {
@@ -241,7 +241,7 @@ fn write_compared(
 
 fn compare(op: CompareOp, a: &Tensor, b: Operand<'_>) -> Result<Tensor> {
     let schema = op.schema();
-    let dtype = result_type([Operand::Tensor(a), b]);
+    let dtype = result_type([Operand::Tensor(a), b])?;
     schema.check(dtype)?;
     let a = a.detach()?.cast(dtype)?;
     let b = match b {

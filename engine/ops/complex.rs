@@ -53,7 +53,7 @@ macro_rules! complex_ops {
             }
             /// `x / |x|`, 0 at 0; of real numbers the sign.
             method sgn() -> Tensor {
-                in_place: yes, out: own, dtypes: ALL, result: Same,
+                in_place: yes, out: own, dtypes: COMPUTED, result: Same,
                 run: sgn_body,
                 samples: ["N(3, 4)"],
                 example: ["assert_close(tensor([(3.0, 4.0), (0.0, 0.0)])?.sgn()?, [(0.6, 0.8), (0.0, 0.0)]);"],

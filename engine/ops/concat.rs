@@ -15,7 +15,7 @@ pub(super) fn cat_body(tensors: &[Tensor], dim: isize) -> Result<Tensor> {
     // PyTorch skips empty vectors, whatever the others' dimensions.
     let legacy = |t: &&Tensor| !(t.ndim() == 1 && t.numel() == 0);
     let parts: Vec<&Tensor> = tensors.iter().filter(legacy).collect();
-    let dtype = result_type(tensors.iter().map(Operand::Tensor));
+    let dtype = result_type(tensors.iter().map(Operand::Tensor))?;
     let Some(&lead) = parts.first() else {
         let empty: Vec<Tensor> = tensors.iter().map(|t| t.cast(dtype)).collect::<Result<_>>()?;
         return run(IndexOp::Concat { axis: 0 }, &empty.iter().collect::<Vec<_>>(), first.shape());

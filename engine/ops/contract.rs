@@ -233,7 +233,7 @@ fn added(op: &'static str, x: &Tensor, y: Tensor, beta: Scalar, alpha: Scalar) -
 /// `addr`, alone among sums with a product in that it promotes.
 fn add_outer(x: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha: Scalar) -> Result<Tensor> {
     const OP: &str = "addr";
-    let dtype = result_type([Operand::Tensor(x), a.into(), b.into()]);
+    let dtype = result_type([Operand::Tensor(x), a.into(), b.into()])?;
     for (name, factor) in [("alpha", alpha), ("beta", beta)] {
         if dtype.is_integral() && factor.category() > Category::Integer {
             let why = "For integral input tensors, alpha and beta must not be floating point numbers.";

@@ -178,7 +178,7 @@ pub(crate) fn check_norm_dtype(op: &'static str, x: &Tensor, dtype: Option<DType
         _ if !wants.is_float() && !wants.is_complex() => "should be floating point or complex",
         (true, false) => "should be complex for complex inputs",
         (false, true) => "should be real for real inputs",
-        _ if has.promote(wants) != wants => "should hold that of the input without narrowing",
+        _ if has.promote(wants)? != wants => "should hold that of the input without narrowing",
         _ => return Ok(()),
     };
     Err(Error::runtime(op, format!("dtype {why}, but got {wants} for {has}")))

@@ -299,7 +299,7 @@ fn pair(a: &Tensor, b: &Tensor, over: &[usize], mixed: bool) -> Result<Tensor> {
         return Err(Error::dtype("einsum", why, &[a.dtype(), b.dtype()]));
     }
     // Sums of integers are int64.
-    let dtype = a.dtype().promote(b.dtype());
+    let dtype = a.dtype().promote(b.dtype())?;
     let (a, b) = (a.cast(dtype)?, b.cast(dtype)?);
     let sizes = |x: &Tensor, dims: &[usize]| dims.iter().map(|&d| x.shape()[d]).product::<usize>() as isize;
     let order = |groups: [&[usize]; 4]| groups.concat().into_iter().map(|d| d as isize).collect::<Vec<_>>();

@@ -372,6 +372,10 @@ fn nonzero_static_body(x: &Tensor, size: Option<i64>, fill_value: i64) -> Result
     if size < 0 {
         return Err(Error::runtime("nonzero_static", format!("'size' must be a non-negative number, got {size}")));
     }
+    if x.device() == crate::Device::Meta {
+        let wanted = super::create::sizes("nonzero_static", &[size as isize, x.ndim() as isize])?;
+        return Tensor::full_of(&wanted, Scalar::Int(fill_value), crate::DType::I64, x.device());
+    }
     let found = nonzero_body(x)?;
     let rows = found.shape()[0] as i64;
     if rows >= size {

@@ -25,7 +25,7 @@ fn reduce(op: &'static str, loss: Tensor, reduction: &str) -> Result<Tensor> {
 
 fn difference(op: &'static str, x: &Tensor, y: &Tensor) -> Result<Tensor> {
     // Each is given the other's shape first, so that none counts as a number.
-    let common = x.dtype().promote(y.dtype());
+    let common = x.dtype().promote(y.dtype())?;
     // Absolute differences are of any numbers.
     if !common.is_float() && op != "l1_loss" {
         return Err(Error::dtype(op, "expected a floating input or target", &[x.dtype(), y.dtype()]));

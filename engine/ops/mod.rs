@@ -290,7 +290,10 @@ pub fn schemas() -> impl Iterator<Item = &'static Schema> {
 
 /// The dtype that an op computes in for tensors and numbers of these kinds (PyTorch's `result_type`): tensors with
 /// dimensions outrank 0-d ones, which outrank numbers, unless the lower rank is of a higher category.
-pub fn result_type<'a>(operands: impl IntoIterator<Item = Operand<'a>>) -> DType {
+///
+/// # Errors
+/// [`Error::DtypeMismatch`](crate::Error::DtypeMismatch) where tensors of one rank have no dtype in common.
+pub fn result_type<'a>(operands: impl IntoIterator<Item = Operand<'a>>) -> crate::Result<DType> {
     let mut ranks: [Option<DType>; 3] = [None; 3];
     for o in operands {
         let (rank, dtype) = match o {
@@ -298,9 +301,9 @@ pub fn result_type<'a>(operands: impl IntoIterator<Item = Operand<'a>>) -> DType
             Operand::Tensor(t) => (1, t.dtype()),
             Operand::Scalar(s) => (2, scalar_dtype(s)),
         };
-        ranks[rank] = Some(ranks[rank].map_or(dtype, |d| d.promote(dtype)));
+        ranks[rank] = Some(ranks[rank].map_or(Ok(dtype), |d: DType| d.promote(dtype))?);
     }
-    ranks.into_iter().flatten().reduce(combine).unwrap_or(crate::default_dtype())
+    Ok(ranks.into_iter().flatten().reduce(combine).unwrap_or(crate::default_dtype()))
 }
 
 /// The dtype of a number on its own.

@@ -409,6 +409,10 @@ fn one_hot_body(x: &Tensor, num_classes: i64) -> Result<Tensor> {
     }
     // The range is that of all samples.
     let (sample, x) = (x, crate::batching::bare(x));
+    if x.device() == crate::Device::Meta && num_classes > 0 {
+        let classes = super::create::arange_of(num_classes as usize, x.device())?;
+        return sample.contiguous()?.unsqueeze(-1)?.eq(&classes)?.cast(DType::I64);
+    }
     if x.numel() > 0 && x.amin(None, false)?.item()?.to_i64() < 0 {
         return fail("Class values must be non-negative.");
     }

@@ -134,7 +134,7 @@ impl Kind {
 
 /// `input` as a tensor of the dtype that the polynomial is computed in.
 fn argument(op: &'static str, input: Operand<'_>, n: Operand<'_>) -> Result<Tensor> {
-    let dtype = match result_type([input, n]) {
+    let dtype = match result_type([input, n])? {
         d if d.is_integral() => crate::default_dtype(),
         d => d,
     };
@@ -171,7 +171,9 @@ fn polynomial(kind: Kind, input: Operand<'_>, n: Operand<'_>) -> Result<Tensor> 
             };
             let t = t.cast(DType::I64)?;
             let all = crate::batching::bare(&t);
-            let most = if all.numel() == 0 { -1.0 } else { all.amax(None, false)?.item()?.to_f64() };
+            // Without elements no step is needed for the shape.
+            let none = all.numel() == 0 || all.device() == crate::Device::Meta;
+            let most = if none { -1.0 } else { all.amax(None, false)?.item()?.to_f64() };
             (Some(t), most)
         }
     };

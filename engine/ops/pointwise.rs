@@ -26,7 +26,7 @@ macro_rules! pointwise_ops {
             /// The nearest integer, halves to even; with `decimals` the nearest multiple of `10^-decimals`. Its
             /// gradient is 0.
             method round(; decimals: Int = 0) -> Tensor {
-                in_place: yes, out: own, dtypes: REAL, result: Same,
+                in_place: yes, out: own, dtypes: REAL.and(DTypes::UNSIGNED), result: Same,
                 run: round_body, node: |given| ("round", given.has("decimals")),
                 samples: ["N(3, 4)", "N(3, 4), decimals=2", "N(3, 4), decimals=-1"],
                 example: [
@@ -51,7 +51,7 @@ macro_rules! pointwise_ops {
             /// NaN as `nan` (0), inf as `posinf` (the largest number of the dtype), -inf as `neginf` (the smallest). Of
             /// complex numbers each part. No gradient flows where an element was replaced.
             method nan_to_num(nan: OptFloat = None, posinf: OptFloat = None, neginf: OptFloat = None) -> Tensor {
-                in_place: yes, out: own, dtypes: ALL, result: Same,
+                in_place: yes, out: own, dtypes: NOT_FLOAT8, result: Same,
                 run: nan_to_num_body,
                 samples: ["N(3, 4)", "N(3, 4), 1.0, 2.0, -3.0", "N(3, 4), posinf=5.0"],
                 example: [
@@ -61,7 +61,7 @@ macro_rules! pointwise_ops {
             }
             /// `sin(πx) / (πx)`, 1 at 0.
             method sinc() -> Tensor {
-                in_place: yes, amp: Own, dtypes: ALL, result: Float,
+                in_place: yes, amp: Own, dtypes: NOT_FLOAT8, result: Float,
                 run: sinc_body,
                 samples: ["N(3, 4)"],
                 example: ["assert_close(tensor([0.0, 0.5, 1.0])?.sinc()?, [1.0, 0.63662, 0.0]);"],
@@ -132,35 +132,35 @@ macro_rules! pointwise_ops {
             /// `input` to the power `exponent`, in float64 (complex numbers in complex64, where PyTorch takes
             /// complex128). The GPU device has no float64; there it is computed in float32.
             method float_power(exponent: Operand) -> Tensor {
-                in_place: of_doubles, out: own, flags: [steps], dtypes: ALL, result: Own,
+                in_place: of_doubles, out: own, flags: [steps], dtypes: NOT_FLOAT8, result: Own,
                 run: float_power_body, node: |given| ("pow", if given.led() { 2 } else { given.tensor("exponent") }),
                 samples: ["P(3, 4), N(3, 4)", "N(3, 4), 2", "P(3, 4), 0.5"],
                 example: ["assert_close(tensor([2, 4])?.float_power(-1)?, [0.5, 0.25]);"],
             }
             /// The larger of the two; where one is NaN, the other. At a tie the gradient goes to `input`.
             method fmax(other: Tensor) -> Tensor {
-                dtypes: ORDERED, result: Same,
+                dtypes: ORDERED.and(DTypes::UNSIGNED), result: Same,
                 run: fmax_body,
                 samples: ["N(3, 4), N(3, 4)", "N(3, 4), N(4)"],
                 example: ["assert_close(tensor([1.0, f64::NAN])?.fmax(&tensor([3.0, 2.0])?)?, [3.0, 2.0]);"],
             }
             /// The smaller of the two; where one is NaN, the other. At a tie the gradient goes to `input`.
             method fmin(other: Tensor) -> Tensor {
-                dtypes: ORDERED, result: Same,
+                dtypes: ORDERED.and(DTypes::UNSIGNED), result: Same,
                 run: fmin_body,
                 samples: ["N(3, 4), N(3, 4)", "N(3, 4), N(4)"],
                 example: ["assert_close(tensor([1.0, f64::NAN])?.fmin(&tensor([3.0, 2.0])?)?, [1.0, 2.0]);"],
             }
             /// The magnitude of `input` with the sign of `other`, that of -0.0 too. The gradient at 0 is 0.
             method copysign(other: Operand) -> Tensor {
-                in_place: yes, dtypes: ORDERED, result: Float,
+                in_place: yes, dtypes: ORDERED.and(DTypes::UNSIGNED), result: Float,
                 run: copysign_body, node: |given| ("copysign", given.number("other")),
                 samples: ["N(3, 4), N(3, 4)", "N(3, 4), N(4)", "N(3, 4), -2.0"],
                 example: ["assert_close(tensor([1.0, -2.0])?.copysign(-0.0)?, [-1.0, -2.0]);"],
             }
             /// `input · 2^other`.
             method ldexp(other: Tensor) -> Tensor {
-                in_place: yes, dtypes: ALL, result: Float,
+                in_place: yes, dtypes: NOT_FLOAT8, result: Float,
                 run: ldexp_body,
                 samples: ["N(3, 4), I(-3, 4, 3, 4)", "N(3, 4), N(4)"],
                 example: ["assert_close(tensor([1.0, 3.0])?.ldexp(&tensor([2, -1])?)?, [4.0, 1.5]);"],
@@ -250,7 +250,7 @@ fn wide(schema: &super::Schema, x: &Tensor, f: impl FnOnce(&Tensor) -> Result<Te
 
 /// Both operands as tensors of the dtype in which the op computes, and the dtype of its result.
 fn wide2(schema: &super::Schema, a: &Tensor, b: Operand<'_>) -> Result<(Tensor, Tensor, DType)> {
-    let common = result_type([Operand::Tensor(a), b]);
+    let common = result_type([Operand::Tensor(a), b])?;
     schema.check(common)?;
     let out = schema.result.of(common);
     let dtype = if out.is_half() { DType::F32 } else { out };
@@ -428,7 +428,7 @@ fn logaddexp2_body(a: &Tensor, b: &Tensor) -> Result<Tensor> {
 }
 
 fn float_power_body(x: &Tensor, exponent: Operand<'_>) -> Result<Tensor> {
-    let dtype = match (result_type([Operand::Tensor(x), exponent]), x.device()) {
+    let dtype = match (result_type([Operand::Tensor(x), exponent])?, x.device()) {
         (d, Device::Cpu | Device::Meta) if d.is_complex() => DType::C128,
         (d, Device::Gpu) if d.is_complex() => DType::C64,
         (_, Device::Cpu | Device::Meta) => DType::F64,
@@ -442,12 +442,12 @@ fn float_power_body(x: &Tensor, exponent: Operand<'_>) -> Result<Tensor> {
 }
 
 fn fmax_body(a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    schema::fmax.check(result_type([Operand::Tensor(a), b.into()]))?;
+    schema::fmax.check(result_type([Operand::Tensor(a), b.into()])?)?;
     fmax_of(a, b, Tensor::maximum)
 }
 
 fn fmin_body(a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    schema::fmin.check(result_type([Operand::Tensor(a), b.into()]))?;
+    schema::fmin.check(result_type([Operand::Tensor(a), b.into()])?)?;
     fmax_of(a, b, Tensor::minimum)
 }
 
@@ -461,7 +461,7 @@ fn fmax_of(a: &Tensor, b: &Tensor, of: impl Fn(&Tensor, &Tensor) -> Result<Tenso
 }
 
 fn copysign_body(x: &Tensor, other: Operand<'_>) -> Result<Tensor> {
-    let common = result_type([Operand::Tensor(x), other]);
+    let common = result_type([Operand::Tensor(x), other])?;
     schema::copysign.check(common)?;
     let dtype = schema::copysign.result.of(common);
     let size = x.cast(dtype)?.abs()?;

@@ -28,6 +28,11 @@ fn whole_numbers(dtype: DType) -> (i64, i64) {
         DType::I16 => (i16::MIN.into(), i16::MAX.into()),
         DType::I32 => (i32::MIN.into(), i32::MAX.into()),
         DType::I64 => (i64::MIN, i64::MAX),
+        DType::U16 => (0, u16::MAX.into()),
+        DType::U32 => (0, u32::MAX.into()),
+        DType::U64 => (0, i64::MAX),
+        DType::F8E4M3FN => (-16, 16),
+        DType::F8E5M2 => (-8, 8),
         DType::F16 | DType::BF16 | DType::F32 | DType::F64 | DType::C64 | DType::C128 => {
             let most = 1 << uniform_bits(dtype);
             (-most, most)

@@ -73,7 +73,7 @@ macro_rules! search_ops {
         method unique(
             sorted: Bool = true, return_inverse: Bool = false, return_counts: Bool = false, dim: OptDim = None
         ) -> Packed {
-            out: none, flags: [no_gradient], dtypes: ORDERED, result: Same,
+            out: none, flags: [no_gradient], dtypes: ORDERED.and(DTypes::UNSIGNED), result: Same,
             run: unique_body,
             samples: [
                 "I(0, 5, 3, 4)",
@@ -257,7 +257,7 @@ fn searchsorted_body(
             return Err(Error::shape(OP, why, &[sorted.shape()]));
         }
         Operand::Scalar(s) => {
-            let dtype = result_type([Operand::Tensor(&sorted), input]);
+            let dtype = result_type([Operand::Tensor(&sorted), input])?;
             return found(
                 &in_order(&sorted, sorter)?.cast(dtype)?,
                 &Tensor::constant(s, dtype, sorted.device())?,
@@ -267,7 +267,7 @@ fn searchsorted_body(
         }
         Operand::Tensor(v) => v.detach()?,
     };
-    let dtype = sorted.dtype().promote(values.dtype());
+    let dtype = sorted.dtype().promote(values.dtype())?;
     let (sorted, values) = (sorted.cast(dtype)?, values.cast(dtype)?);
     let rows = |t: &Tensor| Shape::from_slice(&t.shape()[..t.ndim().saturating_sub(1)]);
     if sorted.ndim() != 1 && (sorted.ndim() != values.ndim() || rows(&sorted) != rows(&values)) {
@@ -317,7 +317,7 @@ fn bucketize_body(input: Operand<'_>, boundaries: &Tensor, out_int32: bool, righ
 }
 
 fn isin_body(elements: Operand<'_>, test: Operand<'_>, _assume_unique: bool, invert: bool) -> Result<Tensor> {
-    let dtype = result_type([elements, test]);
+    let dtype = result_type([elements, test])?;
     schema::isin.check(dtype)?;
     let own = |o: Operand<'_>| match o {
         Operand::Tensor(t) => t.dtype(),
@@ -417,6 +417,10 @@ fn repeated_places(counts: &Tensor, output_size: Option<i64>) -> Result<Tensor> 
     let n = counts.numel();
     if n == 0 {
         return super::create::arange_of(0, counts.device());
+    }
+    if let (crate::Device::Meta, Some(total)) = (counts.device(), output_size) {
+        let size = super::create::sizes(OP, &[total as isize])?;
+        return Tensor::full_of(&size, Scalar::ZERO, DType::I64, counts.device());
     }
     let counts = counts.detach()?.cast(DType::I64)?;
     if counts.lt(0)?.any(None, false)?.item_bool()? {

@@ -66,7 +66,7 @@ fn bounds(x: &Tensor, list: &Tensor, are_lengths: bool, axis: isize, unchecked: 
     let (last, n) = (axis as isize, x.shape()[axis] as i64);
     let starts =
         if are_lengths { super::concat::padded(&list, &[1, 0], Scalar::ZERO)?.cumsum(last, None)? } else { list };
-    if !unchecked {
+    if !unchecked && x.device() != crate::Device::Meta {
         let rising = starts.diff(1, last, None, None)?.ge(0)?.all(None, false)?;
         if !everywhere(&rising)? {
             let why = if are_lengths { "lengths contains negative value!" } else { "offsets must not descend" };

@@ -147,6 +147,7 @@ if TYPE_CHECKING:
     from lucid._lobpcg import lobpcg as lobpcg
     from lucid._native_ops import _grouped_mm as _grouped_mm
     from lucid._native_ops import _int_mm as _int_mm
+    from lucid._native_ops import _scaled_mm as _scaled_mm
     from lucid._native_ops import frobenius_norm as frobenius_norm
     from lucid._native_ops import get_device as get_device
     from lucid._native_ops import native_batch_norm as native_batch_norm
@@ -158,6 +159,8 @@ if TYPE_CHECKING:
     from lucid._repr import get_printoptions as get_printoptions
     from lucid._repr import printoptions as printoptions
     from lucid._repr import set_printoptions as set_printoptions
+    from lucid._sparse_compressed import sparse_bsr_tensor as sparse_bsr_tensor
+    from lucid._sparse_compressed import sparse_csc_tensor as sparse_csc_tensor
     from lucid._sparse_csr import sparse_csr_tensor as sparse_csr_tensor
     from lucid._storage import BFloat16Storage as BFloat16Storage
     from lucid._storage import BoolStorage as BoolStorage
@@ -326,8 +329,11 @@ _NAMES = {
     "native_group_norm": "lucid._native_ops",
     "native_layer_norm": "lucid._native_ops",
     "norm_except_dim": "lucid._native_ops",
+    "sparse_bsr_tensor": "lucid._sparse_compressed",
+    "sparse_csc_tensor": "lucid._sparse_compressed",
     "sparse_csr_tensor": "lucid._sparse_csr",
     "_grouped_mm": "lucid._native_ops",
+    "_scaled_mm": "lucid._native_ops",
     "_int_mm": "lucid._native_ops",
     "autocast": "lucid.amp.autocast_mode",
     "get_autocast_cpu_dtype": "lucid.amp.autocast_mode",

@@ -28,6 +28,8 @@ _FORMATS = {
     "b": _C.int8,
     "c": _C.uint8,
     "h": _C.int16,
+    "H": _C.uint16,
+    "I": _C.uint32,
     "i": _C.int32,
     "e": _C.float16,
     "f": _C.float32,
@@ -45,6 +47,9 @@ _NUMPY = {
     "int32": _C.int32,
     "int16": _C.int16,
     "int8": _C.int8,
+    "uint16": _C.uint16,
+    "uint32": _C.uint32,
+    "uint64": _C.uint64,
     "uint8": _C.uint8,
     "bool": _C.bool,
 }
@@ -104,6 +109,8 @@ def _of_view(view: memoryview, share: bool) -> Tensor:
     code = view.format.lstrip("@=<") if view.format else "B"
     if code in ("l", "q", "n"):
         dtype: DType | None = _C.int64 if view.itemsize == 8 else _C.int32
+    elif code in ("L", "Q", "N"):
+        dtype = _C.uint64 if view.itemsize == 8 else _C.uint32
     else:
         dtype = _FORMATS.get(code)
     if dtype is None or dtype.itemsize != view.itemsize or (view.format or "").startswith((">", "!")):

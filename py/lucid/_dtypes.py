@@ -28,6 +28,8 @@ CLASSES: dict[str, DType] = {
 
 # name: (bits of the significand after the point, largest exponent, decimal digits)
 _FLOATS = {
+    _C.float8_e4m3fn: (3, 8, 0),
+    _C.float8_e5m2: (2, 15, 0),
     _C.float16: (10, 15, 3),
     _C.bfloat16: (7, 127, 2),
     _C.float32: (23, 127, 6),
@@ -60,9 +62,10 @@ class finfo:
         self.dtype = repr(real).removeprefix("lucid.")
         self.bits = 8 * real.itemsize
         self.eps = 2.0**-bits
-        self.max = (2.0 - 2.0**-bits) * 2.0**top
+        # The largest bits of float8_e4m3fn mean NaN.
+        self.max = 448.0 if dtype is _C.float8_e4m3fn else (2.0 - 2.0**-bits) * 2.0**top
         self.min = -self.max
-        self.smallest_normal = 2.0 ** (1 - top)
+        self.smallest_normal = 2.0**-6 if dtype is _C.float8_e4m3fn else 2.0 ** (1 - top)
         self.tiny = self.smallest_normal
         self.resolution = 10.0**-digits
 

@@ -24,7 +24,7 @@ def make_tensor(
 ) -> Tensor:
     """Draws a tensor uniformly from `[low, high)`.
 
-    Differences from PyTorch: uint8 begins at 0 by default; the numbers are Lucid's generator's.
+    Differences from PyTorch: unsigned integers begin at 0 by default; the numbers are Lucid's generator's.
 
     Args:
         *shape (int | Sequence[int]): sizes, or one sequence of sizes.
@@ -65,7 +65,8 @@ def make_tensor(
         least, most, defaults = 0.0, 2.0, (0, 2)
     elif discrete:
         info = lucid.iinfo(dtype)
-        least, most = info.min, info.max + (dtype is not lucid.int64)
+        # `randint` counts in int64.
+        least, most = info.min, min(info.max + 1, 2**63 - 1)
         defaults = (max(-9, info.min), 10)
     else:
         limits = lucid.finfo(dtype)
@@ -88,6 +89,9 @@ def make_tensor(
     drawn = [*sizes[:-1], 2 * sizes[-1]] if strided else sizes
     if discrete:
         result = lucid.randint(math.ceil(a), math.ceil(b), drawn, dtype=dtype, device=device)
+    elif dtype.itemsize == 1:
+        # Floats of 8 bits are computed in float32.
+        result = lucid.empty(drawn, device=device).uniform_(a / 2, b / 2).mul_(2).clamp_(a, b).to(dtype)
     else:
         result = lucid.empty(drawn, dtype=dtype, device=device)
         parts = lucid.view_as_real(result) if dtype.is_complex else result

@@ -197,6 +197,51 @@ def _int_mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor
     return made if out is None else lucid.add(made, 0, out=out)
 
 
+def _scaled_mm(
+    input: Tensor,
+    mat2: Tensor,
+    scale_a: Tensor,
+    scale_b: Tensor,
+    bias: Tensor | None = None,
+    scale_result: Tensor | None = None,
+    out_dtype: lucid.dtype | None = None,
+    use_fast_accum: bool = False,
+) -> Tensor:
+    """The product of `scale_a · input` and `scale_b · mat2`, matrices of 8-bit floats, added up in float32.
+
+    Args:
+        input, mat2: (M, K) and (K, N) of float8_e4m3fn or float8_e5m2.
+        scale_a, scale_b: one number each, or (M, 1) and (1, N).
+        bias: (N), added to the product.
+        scale_result: accepted as in PyTorch, whose kernels for the CPU do not use it either.
+        out_dtype: the result's dtype; that of `input` by default.
+        use_fast_accum: accepted: sums are always in float32.
+
+    Raises:
+        RuntimeError: other dtypes, or shapes that do not fit.
+
+    Example:
+        >>> x = lucid.ones(2, 4).to(lucid.float8_e4m3fn)
+        >>> one = lucid.tensor(1.0)
+        >>> lucid._scaled_mm(x, x.t(), one * 3, one, out_dtype=lucid.float32)
+        tensor([[12., 12.],
+                [12., 12.]])
+    """
+    for name, x in (("mat1", input), ("mat2", mat2)):
+        if x.dtype not in (lucid.float8_e4m3fn, lucid.float8_e5m2):
+            raise errors.RuntimeError(f"_scaled_mm: Expected {name} to be Float8 matrix got {x.dtype}")
+    if input.dim() != 2 or mat2.dim() != 2 or input.shape[1] != mat2.shape[0]:
+        a, b = ("x".join(map(str, x.shape)) for x in (input, mat2))
+        raise errors.RuntimeError(f"_scaled_mm: mat1 and mat2 shapes cannot be multiplied ({a} and {b})")
+    for name, scale, shape in (("scale_a", scale_a, (input.shape[0], 1)), ("scale_b", scale_b, (1, mat2.shape[1]))):
+        if scale.numel() != 1 and tuple(scale.shape) != shape:
+            raise errors.RuntimeError(f"_scaled_mm: expected {name} of one number or {shape}, got {list(scale.shape)}")
+    product = (input.float() * scale_a.float()) @ (mat2.float() * scale_b.float())
+    if bias is not None:
+        product = product + bias.float()
+    return product.to(out_dtype or input.dtype)
+
+
 def _grouped_mm(
     mat_a: Tensor,
     mat_b: Tensor,

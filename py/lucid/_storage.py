@@ -382,11 +382,13 @@ class TypedStorage(_Storage):
                 known = ", ".join(f"lucid.{c.__name__}" for c in _CLASSES)
                 raise errors.ValueError(f"type: {dtype!r} names no storage; there are {known}")
             return self if isinstance(self, wanted) else self._as(wanted.dtype)
-        short = _NAMES[self.dtype]
+        short = self.pickle_storage_type()
         return f"lucid.{short}" if self._tensor.is_cpu else f"lucid.{self.device.type}.{short}"
 
     def pickle_storage_type(self) -> str:
         """The older name for storages of its dtype, without the package's."""
+        if self.dtype not in _NAMES:
+            raise KeyError(f"{self.dtype} is newer than the names of storages; untyped() has its bytes")
         return _NAMES[self.dtype]
 
     def resize_(self, size: int) -> None:

@@ -19,6 +19,8 @@ from lucid._C import bool as bool
 from lucid._C import complex64 as complex64
 from lucid._C import complex128 as complex128
 from lucid._C import dtype as dtype
+from lucid._C import float8_e4m3fn as float8_e4m3fn
+from lucid._C import float8_e5m2 as float8_e5m2
 from lucid._C import float16 as float16
 from lucid._C import float32 as float32
 from lucid._C import float64 as float64
@@ -27,6 +29,9 @@ from lucid._C import int16 as int16
 from lucid._C import int32 as int32
 from lucid._C import int64 as int64
 from lucid._C import uint8 as uint8
+from lucid._C import uint16 as uint16
+from lucid._C import uint32 as uint32
+from lucid._C import uint64 as uint64
 from lucid._dtypes import dtypes as _all
 
 double = float64
@@ -48,6 +53,8 @@ __all__ = [
     "double",
     "dtype",
     "float",
+    "float8_e4m3fn",
+    "float8_e5m2",
     "float16",
     "float32",
     "float64",
@@ -60,6 +67,9 @@ __all__ = [
     "long",
     "short",
     "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
 ]
 
 

@@ -3,11 +3,12 @@
 //! Nesting is walked with a depth limit, elements are gathered as [`Scalar`]s and written once in the final dtype.
 
 use crate::args::{kinds, optional, scalar_of, Arg, At};
-use crate::dtype::with_dtype;
 use crate::tensor::{wrap, PyTensor};
 use crate::{engine_call, errors};
 use half::{bf16, f16};
+use lucid::dtype::float8::{F8E4M3FN, F8E5M2};
 use lucid::dtype::{Category, Element};
+use lucid::with_dtype;
 use lucid::{DType, Device, Scalar, Tensor};
 use num_complex::{Complex32, Complex64};
 use pyo3::prelude::*;
@@ -297,6 +298,11 @@ from_scalar! {
     i16: |s| exact_int(s, i16::MIN.into(), i16::MAX.into()).map(|i| i as i16);
     i32: |s| exact_int(s, i32::MIN.into(), i32::MAX.into()).map(|i| i as i32);
     i64: |s| exact_int(s, i64::MIN, i64::MAX);
+    u16: |s| exact_int(s, -i64::from(u16::MAX), u16::MAX.into()).map(|i| i as u16);
+    u32: |s| exact_int(s, -i64::from(u32::MAX), u32::MAX.into()).map(|i| i as u32);
+    u64: |s| s.converts(DType::U64).then(|| s.to_u64());
+    F8E4M3FN: |s| real(s).map(F8E4M3FN::from_f64);
+    F8E5M2: |s| real(s).map(F8E5M2::from_f64);
     f16: |s| real(s).map(f16::from_f64);
     bf16: |s| real(s).map(bf16::from_f64);
     f32: |s| real(s).map(|f| f as f32);
@@ -351,7 +357,7 @@ pub fn tensor_of(data: &Bound<'_, PyAny>, dtype: Option<DType>, device: Option<D
         true => errors::type_error(py, format!("tensor(): a complex number is no element of {dtype}")),
         false => errors::runtime_error(py, format!("value cannot be converted to type {dtype} without overflow")),
     };
-    if dtype.is_integral() && dtype != DType::Bool {
+    if dtype.is_integral() && dtype != DType::Bool && dtype != DType::U64 {
         let wide = nested.items.iter().find(|s| matches!(s, Scalar::Wide(_)));
         if let Some(wide) = nested.large.or_else(|| wide.map(ToString::to_string)) {
             return Err(errors::value_error(py, format!("tensor(): {wide} does not fit into 64 bits")));

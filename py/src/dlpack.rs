@@ -171,11 +171,13 @@ impl Managed for Versioned {
 fn code_of(dtype: DType) -> DataType {
     let code = match dtype {
         DType::I8 | DType::I16 | DType::I32 | DType::I64 => 0,
-        DType::U8 => 1,
+        DType::U8 | DType::U16 | DType::U32 | DType::U64 => 1,
         DType::F16 | DType::F32 | DType::F64 => 2,
         DType::BF16 => 4,
         DType::C64 | DType::C128 => 5,
         DType::Bool => 6,
+        DType::F8E4M3FN => 10,
+        DType::F8E5M2 => 12,
     };
     DataType { code, bits: (dtype.size() * 8) as u8, lanes: 1 }
 }

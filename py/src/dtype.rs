@@ -26,7 +26,7 @@ impl PyDType {
     /// Can it hold negative numbers?
     #[getter]
     fn is_signed(&self) -> bool {
-        !matches!(self.0, DType::Bool | DType::U8)
+        self.0 != DType::Bool && !self.0.is_unsigned()
     }
 
     /// Bytes per element.
@@ -78,24 +78,6 @@ pub fn dtype_of(obj: &Bound<'_, PyAny>) -> Option<DType> {
     ];
     builtins.iter().find(|(b, _)| class.is(b)).map(|&(_, d)| d)
 }
-
-/// Runs `$body` with the type alias `$T` bound to the Rust type of a dtype's elements.
-macro_rules! with_dtype {
-    ($dtype:expr, $T:ident => $body:expr) => {
-        $crate::dtype::with_dtype! { @match $dtype, $T => $body;
-            Bool bool, U8 u8, I8 i8, I16 i16, I32 i32, I64 i64, F16 half::f16, BF16 half::bf16, F32 f32, F64 f64,
-            C64 num_complex::Complex32, C128 num_complex::Complex64 }
-    };
-    (@match $dtype:expr, $T:ident => $body:expr; $($var:ident $ty:ty),*) => {
-        match $dtype {
-            $(lucid::DType::$var => {
-                type $T = $ty;
-                $body
-            })*
-        }
-    };
-}
-pub(crate) use with_dtype;
 
 /// PyTorch's other names of dtypes.
 const ALIASES: &[(&str, DType)] = &[

@@ -105,7 +105,8 @@ fn dtype_arg(op: &'static str, arg: &'static str, obj: &Bound<'_, PyAny>) -> PyR
 #[pyfunction]
 fn promote_types(type1: &Bound<'_, PyAny>, type2: &Bound<'_, PyAny>) -> PyResult<&'static Py<PyDType>> {
     let (a, b) = (dtype_arg("promote_types", "type1", type1)?, dtype_arg("promote_types", "type2", type2)?);
-    dtype_object(type1.py(), a.promote(b))
+    let py = type1.py();
+    dtype_object(py, a.promote(b).map_err(|e| errors::raise(py, &e))?)
 }
 
 /// The dtype of an operation on these tensors or numbers, which also go by the names that PyTorch's overloads give them:
@@ -133,7 +134,7 @@ fn result_type<'py>(
     }
     let a = required::<kinds::Operand>(py, At { op: "result_type", arg: "tensor1" }, first)?;
     let b = required::<kinds::Operand>(py, At { op: "result_type", arg: "tensor2" }, second)?;
-    dtype_object(py, lucid::ops::result_type([a.lend(), b.lend()]))
+    dtype_object(py, lucid::ops::result_type([a.lend(), b.lend()]).map_err(|e| errors::raise(py, &e))?)
 }
 
 /// May a value of one dtype be stored in the other without a step down in category?

@@ -9,7 +9,7 @@ use pyo3::sync::PyOnceLock;
 
 type Object<'py> = PyResult<Bound<'py, PyAny>>;
 
-/// How a tensor's elements are kept: `lucid.strided`, `sparse_coo`, `sparse_csr` or `jagged`.
+/// How a tensor's elements are kept: `lucid.strided`, `sparse_coo`, `sparse_csr`, `sparse_csc`, `sparse_bsr` or `jagged`.
 #[pyclass(name = "layout", module = "lucid", frozen)]
 pub struct PyLayout(&'static str);
 
@@ -25,8 +25,8 @@ impl PyLayout {
     }
 }
 
-/// The names of all layouts. The last two are those of classes in Python: `lucid.sparse_csr`, `lucid.nested`.
-const LAYOUTS: [&str; 4] = ["strided", "sparse_coo", "sparse_csr", "jagged"];
+/// The names of all layouts. But for the first two they are those of classes in Python: `lucid.sparse_csr`, `lucid.nested`.
+const LAYOUTS: [&str; 6] = ["strided", "sparse_coo", "sparse_csr", "jagged", "sparse_csc", "sparse_bsr"];
 
 /// The objects of the layouts, in the order of their names.
 fn layouts(py: Python<'_>) -> PyResult<&'static Vec<Py<PyLayout>>> {
@@ -69,6 +69,24 @@ impl PyTensor {
     #[pyo3(signature = (dense_dim=None))]
     fn to_sparse_csr<'py>(slf: &Bound<'py, Self>, dense_dim: Option<usize>) -> Object<'py> {
         slf.py().import("lucid._sparse_csr")?.getattr("to_sparse_csr")?.call1((slf, dense_dim))
+    }
+
+    /// This matrix in CSC layout: `lucid.sparse_csc_tensor` of its elements that are not zero.
+    #[doc = lucid::op_doc!(python tensor_to_sparse_csc)]
+    #[pyo3(signature = (dense_dim=None))]
+    fn to_sparse_csc<'py>(slf: &Bound<'py, Self>, dense_dim: Option<usize>) -> Object<'py> {
+        slf.py().import("lucid._sparse_compressed")?.getattr("to_sparse_csc")?.call1((slf, dense_dim))
+    }
+
+    /// This matrix in BSR layout: `lucid.sparse_bsr_tensor` of its blocks that are not all zero.
+    #[doc = lucid::op_doc!(python tensor_to_sparse_bsr)]
+    #[pyo3(signature = (blocksize, dense_dim=None))]
+    fn to_sparse_bsr<'py>(
+        slf: &Bound<'py, Self>,
+        blocksize: &Bound<'py, PyAny>,
+        dense_dim: Option<usize>,
+    ) -> Object<'py> {
+        slf.py().import("lucid._sparse_compressed")?.getattr("to_sparse_bsr")?.call1((slf, blocksize, dense_dim))
     }
 
     /// Is it sparse, in CSR layout? The class of such tensors says so.

@@ -26,7 +26,6 @@ def because(reason: str, *found: tuple[str, str, str]) -> list[Difference]:
 DIFFERENCES: tuple[Difference, ...] = (
     *because(
         "the dtypes are those that MLX and the kernels of the CPU have",
-        ("torch.tensor([1], dtype=torch.uint16)", "tensor([1], dtype=torch.uint16)", "raises AttributeError"),
         (
             "torch.complex(torch.ones(1, dtype=torch.float16), torch.ones(1, dtype=torch.float16)).dtype",
             "torch.complex32",

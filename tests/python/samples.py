@@ -231,7 +231,7 @@ class DType:
 
 
 def lucid_dtypes() -> list[str]:
-    """Every dtype's name."""
+    """The names of the dtypes that are computed in."""
     return [
         "bool",
         "uint8",
@@ -246,6 +246,11 @@ def lucid_dtypes() -> list[str]:
         "complex64",
         "complex128",
     ]
+
+
+#: Dtypes that are stored, and computed with in others by the few ops that PyTorch has for them. Tests of their own
+#: (`parity/dtypes`) go through them.
+STORED = ("uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2")
 
 
 def samples(schema: Any, device: str = "cpu", integers: bool = False) -> Iterator[Sample]:

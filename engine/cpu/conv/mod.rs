@@ -38,6 +38,7 @@ pub fn conv(op: &ConvOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
         }
         other @ (DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64) => refused(other),
         other @ (DType::C64 | DType::C128) => refused(other),
+        other @ (DType::U16 | DType::U32 | DType::U64 | DType::F8E4M3FN | DType::F8E5M2) => refused(other),
     }
 }
 

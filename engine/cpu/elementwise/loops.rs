@@ -142,6 +142,7 @@ impl Loops1<'_> {
             DType::F64 => self.f64.map(|f| call.apply(grain, f, self.over.f64)),
             DType::F16 => self.f32.map(|f| call.apply::<f16>(grain, &widened1(f), None)),
             DType::BF16 => self.f32.map(|f| call.apply::<bf16>(grain, &widened1(f), None)),
+            DType::U16 | DType::U32 | DType::U64 | DType::F8E4M3FN | DType::F8E5M2 => None,
             DType::C64 => self.c64.map(|f| call.apply(grain, f, None)),
             DType::C128 => self.c128.map(|f| call.apply(grain, f, None)),
         };
@@ -196,6 +197,7 @@ impl Loops2<'_> {
             DType::F64 => self.f64.map(|f| call.apply(grain, f, self.over.f64)),
             DType::F16 => self.f32.map(|f| call.apply::<f16>(grain, &widened2(f), None)),
             DType::BF16 => self.f32.map(|f| call.apply::<bf16>(grain, &widened2(f), None)),
+            DType::U16 | DType::U32 | DType::U64 | DType::F8E4M3FN | DType::F8E5M2 => None,
             DType::C64 => self.c64.map(|f| call.apply(grain, f, None)),
             DType::C128 => self.c128.map(|f| call.apply(grain, f, None)),
         };

@@ -156,9 +156,14 @@ macro_rules! with_real {
                 type $T = f64;
                 $body
             }
-            other @ (DType::Bool | DType::C64 | DType::C128) => {
-                Err(Error::dtype("pool", "expected a real dtype", &[other]))
-            }
+            other @ (DType::Bool
+            | DType::C64
+            | DType::C128
+            | DType::U16
+            | DType::U32
+            | DType::U64
+            | DType::F8E4M3FN
+            | DType::F8E5M2) => Err(Error::dtype("pool", "expected a real dtype", &[other])),
         }
     };
 }

@@ -4,6 +4,7 @@
 //! Depends on `half` for the types only. Invariant: `narrow(widen(x))` is `x`, and narrowing rounds to nearest even.
 
 use super::dispatch::{map1, Map1};
+use crate::dtype::float8::{F8E4M3FN, F8E5M2};
 use half::{bf16, f16};
 
 /// An element that is computed with in another type (`f32` for the 16-bit floats, itself for the rest).
@@ -35,7 +36,20 @@ macro_rules! identity {
         })*
     };
 }
-identity!(bool, u8, i8, i16, i32, i64, f32, f64, num_complex::Complex32, num_complex::Complex64);
+identity!(bool, u8, u16, u32, u64, i8, i16, i32, i64, f32, f64, num_complex::Complex32, num_complex::Complex64);
+
+macro_rules! float8 {
+    ($($t:ty),*) => {
+        $(impl Wide for $t {
+            type W = f32;
+            #[inline(always)]
+            fn widen(self) -> f32 { self.to_f32() }
+            #[inline(always)]
+            fn narrow(w: f32) -> $t { <$t>::from_f32(w) }
+        })*
+    };
+}
+float8!(F8E4M3FN, F8E5M2);
 
 impl Wide for bf16 {
     type W = f32;

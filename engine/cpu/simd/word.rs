@@ -35,10 +35,10 @@ macro_rules! words {
 }
 words! {
     bool: Bool;
-    u8: U8 | I8;
-    u16: I16 | F16 | BF16;
-    u32: I32 | F32;
-    u64: I64 | F64;
+    u8: U8 | I8 | F8E4M3FN | F8E5M2;
+    u16: I16 | F16 | BF16 | U16;
+    u32: I32 | F32 | U32;
+    u64: I64 | F64 | U64;
     // Aligned as float32, whose memory may be seen as complex64.
     [u32; 2]: C64;
     [u64; 2]: C128;

@@ -64,9 +64,17 @@ pub(super) fn number(x: &Tensor, dtype: DType) -> Result<Tensor> {
     not(&(&not(&below)? * &not(&above)?)?)
 }
 
-/// `c·a + (1 − c)·b`, where `c` is 0 or 1.
+/// `c·a + (1 − c)·b`, where `c` is 0 or 1, of the bits: an infinity or NaN that is not chosen leaves no trace.
 pub(super) fn choose(c: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    &(c * a)? + &(&not(c)? * b)?
+    let bits = match a.dtype().size() {
+        2 => DType::I16,
+        4 => DType::I32,
+        _ => DType::I64,
+    };
+    let c = c.cast(bits)?;
+    let other = (&(&c * -1)? + 1)?;
+    let chosen = (&(&c * &a.view_dtype(bits)?)? + &(&other * &b.view_dtype(bits)?)?)?;
+    chosen.view_dtype(a.dtype())
 }
 
 pub(super) fn floor(x: &Tensor) -> Result<Tensor> {

@@ -2,9 +2,8 @@
 //!
 //! A dozen primitives suffice: [`SMALLEST`], with movement (views), casts and constants. [`decompose`] rewrites a graph into
 //! them; what it leaves, [`reason`] says why. It is the reference that kernels are compared with and the least that a new
-//! backend has to have; nothing of it is fast. A comparison is a number 0 or 1, a choice a product with it: so where one
-//! side is infinite or NaN, the other side is not what is chosen. Depends on the public ops, which it records over tensors
-//! without memory.
+//! backend has to have; nothing of it is fast. A comparison is a number 0 or 1, a choice a product of the elements'
+//! bits with it. Depends on the public ops, which it records over tensors without memory.
 
 mod curves;
 mod elements;

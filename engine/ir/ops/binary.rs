@@ -9,7 +9,7 @@ macro_rules! binary_ops {
     ($cb:ident) => { $crate::rows! { $cb "binary" BinaryOp :
         /// `input + alpha * other`. For `bool`, logical or.
         method add(other: Operand; alpha: Number = 1) -> Tensor {
-            in_place: yes, flags: [old_numbers], dtypes: ALL, result: Same,
+            in_place: yes, flags: [old_numbers], dtypes: COMPUTED, result: Same,
             primitive: Add, gradient: |c, g| [Ok(g.clone()), Ok(g.clone())],
             run: add_scaled,
             samples: ["N(3, 4), N(3, 4)", "N(3, 4), N(4)", "N(3, 1), N(1, 4)", "N(3, 4), 2.5", "N(3, 4), N(), alpha=2"],
@@ -37,7 +37,7 @@ macro_rules! binary_ops {
         /// `input / other`, always in a floating dtype. `rounding_mode` may be `"trunc"` or `"floor"`, which keep
         /// integers.
         method div(other: Operand; rounding_mode: OptText = None) -> Tensor {
-            in_place: yes, dtypes: ALL, result: Float,
+            in_place: yes, dtypes: NOT_FLOAT8, result: Float,
             primitive: Div, saves: Quotient,
             gradient: |c, g| [g / &c.x(1)?.conjugated()?, (-g)? * &(c.x(0)? / &c.x(1)?.square()?)?.conjugated()?],
             run: div_rounded, node: |given| ("div", 2 * given.has("rounding_mode")),
@@ -91,7 +91,7 @@ macro_rules! binary_ops {
         /// The larger of the two; NaN where either is. At a tie each gets half of the gradient, at a NaN each all of
         /// it.
         method maximum(other: Tensor) -> Tensor {
-            in_place: yes, dtypes: ORDERED, result: Same,
+            in_place: yes, dtypes: ORDERED.and(DTypes::UNSIGNED), result: Same,
             primitive: Maximum, saves: Inputs,
             gradient: |c, g| [
                 tie_share(c, &c.x(0)?.lt(&c.x(1)?)?, g)? * g,
@@ -103,7 +103,7 @@ macro_rules! binary_ops {
         }
         /// The smaller of the two; NaN where either is. At a tie each gets half of the gradient.
         method minimum(other: Tensor) -> Tensor {
-            in_place: yes, dtypes: ORDERED, result: Same,
+            in_place: yes, dtypes: ORDERED.and(DTypes::UNSIGNED), result: Same,
             primitive: Minimum, saves: Inputs,
             gradient: |c, g| [
                 tie_share(c, &c.x(0)?.gt(&c.x(1)?)?, g)? * g,
@@ -115,7 +115,7 @@ macro_rules! binary_ops {
         }
         /// The angle in radians of the point (`other`, `input`), in -π to π.
         method atan2(other: Tensor) -> Tensor {
-            in_place: yes, amp: PromoteGpu, dtypes: ORDERED, result: Float,
+            in_place: yes, amp: PromoteGpu, dtypes: ORDERED.and(DTypes::UNSIGNED), result: Float,
             primitive: Atan2, saves: Inputs,
             gradient: |c, g| [
                 g * &(c.x(1)? * &of_length(&c.x(0)?, &c.x(1)?)?)?,
@@ -150,7 +150,7 @@ macro_rules! binary_ops {
         }
         /// Bitwise and; for `bool`, logical and.
         method bitwise_and(other: Operand) -> Tensor {
-            in_place: yes, dtypes: INTEGRAL, result: Same,
+            in_place: yes, dtypes: INTEGRAL.and(DTypes::UNSIGNED), result: Same,
             primitive: BitwiseAnd, gradient: none,
             run: binary[BinaryOp::BitwiseAnd],
             samples: ["I(0, 99, 3, 4), I(0, 99, 4)", "I(0, 99, 3, 4), 6"],
@@ -158,7 +158,7 @@ macro_rules! binary_ops {
         }
         /// Bitwise or; for `bool`, logical or.
         method bitwise_or(other: Operand) -> Tensor {
-            in_place: yes, dtypes: INTEGRAL, result: Same,
+            in_place: yes, dtypes: INTEGRAL.and(DTypes::UNSIGNED), result: Same,
             primitive: BitwiseOr, gradient: none,
             run: binary[BinaryOp::BitwiseOr],
             samples: ["I(0, 99, 3, 4), I(0, 99, 4)", "I(0, 99, 3, 4), 6"],
@@ -166,7 +166,7 @@ macro_rules! binary_ops {
         }
         /// Bitwise exclusive or; for `bool`, logical exclusive or.
         method bitwise_xor(other: Operand) -> Tensor {
-            in_place: yes, dtypes: INTEGRAL, result: Same,
+            in_place: yes, dtypes: INTEGRAL.and(DTypes::UNSIGNED), result: Same,
             primitive: BitwiseXor, gradient: none,
             run: binary[BinaryOp::BitwiseXor],
             samples: ["I(0, 99, 3, 4), I(0, 99, 4)", "I(0, 99, 3, 4), 6"],

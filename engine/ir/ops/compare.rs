@@ -52,21 +52,21 @@ macro_rules! compare_ops {
             }
             /// True where both are not zero.
             logical_and = And {
-                in_place: unrecorded, dtypes: ALL, result: Bool,
+                in_place: unrecorded, dtypes: COMPUTED, result: Bool,
                 gradient: none,
                 samples: ["I(0, 2, 3, 4), I(0, 2, 4)", "B(3, 4), B(4)"],
                 example: ["assert_close(tensor([0, 1, 2])?.logical_and(&tensor([1, 0, 1])?)?, [false, false, true]);"],
             }
             /// True where either is not zero.
             logical_or = Or {
-                in_place: unrecorded, dtypes: ALL, result: Bool,
+                in_place: unrecorded, dtypes: COMPUTED, result: Bool,
                 gradient: none,
                 samples: ["I(0, 2, 3, 4), I(0, 2, 4)", "B(3, 4), B(4)"],
                 example: ["assert_close(tensor([0, 0, 2])?.logical_or(&tensor([1, 0, 1])?)?, [true, false, true]);"],
             }
             /// True where exactly one is not zero.
             logical_xor = Xor {
-                in_place: unrecorded, dtypes: ALL, result: Bool,
+                in_place: unrecorded, dtypes: COMPUTED, result: Bool,
                 gradient: none,
                 samples: ["I(0, 2, 3, 4), I(0, 2, 4)", "B(3, 4), B(4)"],
                 example: ["assert_close(tensor([0, 0, 2])?.logical_xor(&tensor([1, 0, 1])?)?, [true, false, false]);"],

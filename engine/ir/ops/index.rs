@@ -25,7 +25,7 @@ macro_rules! index_ops {
     ($cb:ident) => { $crate::rows! { $cb "index" IndexOp :
         /// `out[i][j] = input[index[i][j]][j]` for `dim` 0, and so on.
         method gather(dim: Dim, index: Tensor) -> Tensor {
-            python: function, dtypes: ALL, result: Same,
+            python: function, dtypes: NOT_FLOAT8, result: Same,
             primitive: Gather { axis: usize }, saves: Second,
             gradient: |c, g| [scatter_along(ScatterMode::Add, &c.zeros(0)?, *axis, &c.x(1)?, g), g.zeros_like()],
             run: gather_body,
@@ -198,14 +198,14 @@ macro_rules! index_ops {
         }
         /// The lower triangle of the last two dimensions, zero above diagonal `diagonal`.
         method tril(diagonal: Int = 0) -> Tensor {
-            in_place: body, dtypes: ALL, result: Same,
+            in_place: body, dtypes: COMPUTED, result: Same,
             run: tril_body[Target::Copy],
             samples: ["N(3, 4)", "N(2, 3, 3), -1"],
             example: ["assert_close(tensor([[1, 2], [3, 4]])?.tril(0)?, [[1, 0], [3, 4]]);"],
         }
         /// The upper triangle of the last two dimensions, zero below diagonal `diagonal`.
         method triu(diagonal: Int = 0) -> Tensor {
-            in_place: body, dtypes: ALL, result: Same,
+            in_place: body, dtypes: COMPUTED, result: Same,
             run: triu_body[Target::Copy],
             samples: ["N(3, 4)", "N(2, 3, 3), 1"],
             example: ["assert_close(tensor([[1, 2], [3, 4]])?.triu(1)?, [[0, 2], [0, 0]]);"],

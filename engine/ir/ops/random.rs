@@ -44,7 +44,7 @@ macro_rules! random_ops {
             low: Int, high: Int, size: Sizes; generator: OptGenerator = None, dtype: OptDtype = None,
             device: OptDevice = None
         ) -> Tensor {
-            call: creates, deterministic: Seeded, dtypes: ORDERED, result: Own,
+            call: creates, deterministic: Seeded, dtypes: ORDERED.and(DTypes::UNSIGNED), result: Own,
             primitive: Integers { key: Key, low: i64, high: i64 }, gradient: none,
             run: randint_body, torch: "-",
             samples: [],

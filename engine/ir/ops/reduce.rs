@@ -19,7 +19,7 @@ macro_rules! reduce_ops {
     ($cb:ident) => { $crate::rows! { $cb "reduce" ReduceOp :
         /// The sum over `dim` (all by default); integers and `bool` sum in int64. Empty sums are 0.
         method sum(dim: OptDims = None, keepdim: Bool = false; dtype: OptDtype = None) -> Tensor {
-            out: with(dim), amp: FullGpu, dtypes: ALL, result: Sum,
+            out: with(dim), amp: FullGpu, dtypes: NOT_FLOAT8, result: Sum,
             primitive: Sum, gradient: |c, g| [c.spread(g)],
             run: sum_body[ReduceOp::Sum], node: |given| ("sum", given.has("dim")),
             samples: ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), (0, -1), keepdim=True", "N(0, 3), 0", "N()"],
@@ -44,7 +44,7 @@ macro_rules! reduce_ops {
         /// 1. A part of the product that overflows, or vanishes, stays so; parts are taken in the order of the
         /// elements.
         method prod(dim: SomeDim = None, keepdim: Bool = false; dtype: OptDtype = None) -> Tensor {
-            out: with(dim), amp: Full, dtypes: ALL, result: Sum,
+            out: with(dim), amp: Full, dtypes: NOT_FLOAT8, result: Sum,
             primitive: Prod, saves: Both, gradient: |c, g| [prod_gradient(c, g)],
             run: prod_body, node: |given| ("prod", given.has("dim")),
             samples: ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), -1, keepdim=True", "N()", "N(2, 0), 1"],
@@ -169,7 +169,7 @@ macro_rules! reduce_ops {
         }
         /// The number of elements that are not zero, over `dim` (all by default).
         method count_nonzero(dim: OptDims = None) -> Tensor {
-            out: none, flags: [no_gradient], dtypes: ALL, result: Index,
+            out: none, flags: [no_gradient], dtypes: COMPUTED, result: Index,
             run: count_nonzero_body,
             samples: ["I(0, 2, 3, 4)", "I(0, 2, 3, 4), 1"],
             example: ["assert_close(tensor([[0, 1], [2, 3]])?.count_nonzero(Some(&[1]))?, [1, 2]);"],

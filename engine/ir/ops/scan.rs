@@ -9,7 +9,7 @@ macro_rules! scan_ops {
     ($cb:ident) => { $crate::rows! { $cb "scan" ScanOp :
         /// The running sum along `dim`; integers and `bool` sum in int64.
         method cumsum(dim: Dim; dtype: OptDtype = None) -> Tensor {
-            in_place: yes, amp: FullGpu, dtypes: ALL, result: Sum,
+            in_place: yes, amp: FullGpu, dtypes: NOT_FLOAT8, result: Sum,
             primitive: Sum { axis: usize }, gradient: |c, g| [cumsum_reversed(g, *axis)],
             run: accumulate[|axis| ScanOp::Sum { axis }],
             samples: ["N(3, 4), 0", "N(3, 4), -1", "I(0, 9, 3, 4), 1"],
@@ -21,7 +21,7 @@ macro_rules! scan_ops {
         /// The running product along `dim`; integers and `bool` multiply in int64. Any number of zeros may be there:
         /// the gradient divides by elements only where none is zero.
         method cumprod(dim: Dim; dtype: OptDtype = None) -> Tensor {
-            in_place: yes, amp: FullGpu, dtypes: ALL, result: Sum,
+            in_place: yes, amp: FullGpu, dtypes: NOT_FLOAT8, result: Sum,
             primitive: Prod { axis: usize }, saves: Both, gradient: |c, g| [cumprod_gradient(c, g, *axis)],
             run: accumulate[|axis| ScanOp::Prod { axis }],
             samples: ["P(3, 4), 0", "N(3, 4), -1", "N(2, 7, 3), 1", "I(0, 9, 3, 4), 1"],

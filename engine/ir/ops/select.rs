@@ -29,7 +29,7 @@ macro_rules! select_ops {
         /// Each element brought into `min` to `max`; either may be left out. The gradient is 0 at a bound that is a
         /// number; at one that is a tensor each of the two gets half, and the input all where both bounds meet it.
         method clamp(min: OptOperand = None, max: OptOperand = None) -> Tensor {
-            in_place: yes, out: rule, dtypes: REAL, result: Same,
+            in_place: yes, out: rule, dtypes: REAL.and(DTypes::UNSIGNED), result: Same,
             run: clamp_body, node: |given| ("clamp", given.number("min").max(given.number("max"))),
             samples: ["N(3, 4), -0.5, 0.5", "N(3, 4), min=0.1", "N(3, 4), None, 0.3"],
             example: [
@@ -39,7 +39,7 @@ macro_rules! select_ops {
         }
         /// True where `|input - other| <= atol + rtol * |other|`.
         method isclose(other: Tensor, rtol: Float = 1e-5, atol: Float = 1e-8, equal_nan: Bool = false) -> Tensor {
-            out: none, flags: [no_gradient], dtypes: ALL, result: Bool,
+            out: none, flags: [no_gradient], dtypes: NOT_FLOAT8, result: Bool,
             run: isclose_body,
             samples: ["I(0, 3, 3, 4), I(0, 3, 3, 4)", "N(3, 4), N(3, 4), atol=0.5"],
             example: [
@@ -49,14 +49,14 @@ macro_rules! select_ops {
         }
         /// Are all elements close, as [`isclose`] has it? Evaluates.
         method allclose(other: Tensor, rtol: Float = 1e-5, atol: Float = 1e-8, equal_nan: Bool = false) -> Truth {
-            out: none, flags: [no_gradient], dtypes: ALL, result: Bool,
+            out: none, flags: [no_gradient], dtypes: NOT_FLOAT8, result: Bool,
             run: allclose_body,
             samples: ["N(3, 4), N(3, 4), atol=0.5"],
             example: ["assert!(tensor([1.0, 2.0])?.allclose(&tensor([1.000001, 2.0])?, 1e-5, 1e-8, false)?);"],
         }
         /// Have both the same shape and elements? Evaluates.
         method equal(other: Tensor) -> Truth {
-            out: none, flags: [no_gradient], dtypes: ALL, result: Bool,
+            out: none, flags: [no_gradient], dtypes: NOT_FLOAT8, result: Bool,
             run: equal_body,
             samples: ["I(0, 1, 3), I(0, 1, 3)", "N(3), N(4)"],
             example: [

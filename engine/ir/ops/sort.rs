@@ -10,7 +10,7 @@ macro_rules! sort_ops {
         $crate::rows! { $cb "sort" SortOp :
             /// The indices that sort along `dim`; equal elements keep their order, NaN is largest.
             method argsort(dim: Dim = -1, descending: Bool = false, stable: Bool = true) -> Tensor {
-                out: with(stable), dtypes: ORDERED, result: Index,
+                out: with(stable), dtypes: ORDERED.and(DTypes::UNSIGNED), result: Index,
                 primitive: ArgSort { axis: usize, descending: bool }, gradient: none,
                 run: argsort_body,
                 samples: ["N(3, 4)", "N(3, 4), 0, descending=True", "N(), 0", "N(3, 0)"],
@@ -45,7 +45,7 @@ macro_rules! sort_ops {
             }
             /// The elements in order along `dim`, and the indices they came from. Equal elements keep their order.
             method sort(dim: Dim = -1, descending: Bool = false, stable: Whether = true) -> ValuesIndices {
-                dtypes: ORDERED, result: Same,
+                dtypes: ORDERED.and(DTypes::UNSIGNED), result: Same,
                 run: sort_body,
                 samples: ["N(3, 4)", "N(3, 4), 0, descending=True", "N(), 0", "N(0, 3)"],
                 example: [
@@ -56,7 +56,7 @@ macro_rules! sort_ops {
             }
             /// The elements in order along the first dimension.
             method msort() -> Tensor {
-                dtypes: ORDERED, result: Same,
+                dtypes: ORDERED.and(DTypes::UNSIGNED), result: Same,
                 run: msort_body, node: "sort",
                 samples: ["N(3, 4)", "N(5)"],
                 example: ["assert_close(tensor([[3, 1], [2, 4]])?.msort()?, [[2, 1], [3, 4]]);"],

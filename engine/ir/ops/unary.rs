@@ -16,7 +16,7 @@ macro_rules! unary_ops {
         }
         /// The absolute value. The gradient at 0 is 0, as in PyTorch.
         abs = Abs {
-            in_place: of_reals, out: rule, dtypes: NUMERIC, result: Real,
+            in_place: of_reals, out: rule, dtypes: NUMERIC.and(DTypes::FLOAT8), result: Real,
             saves: Inputs, gradient: |c, g| [g * &c.x(0)?.sgn()?],
             samples: ["N(3, 4)"],
             example: [
@@ -40,70 +40,70 @@ macro_rules! unary_ops {
         }
         /// `e` to each element.
         exp = Exp {
-            in_place: yes, amp: FullGpu, dtypes: ALL, result: Float,
+            in_place: yes, amp: FullGpu, dtypes: NOT_FLOAT8, result: Float,
             saves: Output, gradient: |c, g| [g * &c.out()?.conjugated()?],
             samples: ["N(3, 4)"],
             example: ["assert_close(tensor([0.0, 1.0])?.exp()?, [1.0, 2.71828]);"],
         }
         /// 2 to each element.
         exp2 = Exp2 {
-            in_place: yes, dtypes: ALL, result: Float,
+            in_place: yes, dtypes: NOT_FLOAT8, result: Float,
             saves: Output, gradient: |c, g| [(g * &c.out()?.conjugated()?)? * LN_2],
             samples: ["N(3, 4)"],
             example: ["assert_close(tensor([-1.0, 0.0, 3.0])?.exp2()?, [0.5, 1.0, 8.0]);"],
         }
         /// `e^x - 1`, accurate near 0.
         expm1 = Expm1 {
-            in_place: yes, amp: FullGpu, dtypes: ALL, result: Float,
+            in_place: yes, amp: FullGpu, dtypes: NOT_FLOAT8, result: Float,
             saves: Output, gradient: |c, g| [g * &(c.out()? + 1.0)?.conjugated()?],
             samples: ["N(3, 4)"],
             example: ["assert_close(tensor([0.0, 1.0])?.expm1()?, [0.0, 1.71828]);"],
         }
         /// The natural logarithm; NaN below 0, -inf at 0.
         log = Log {
-            in_place: yes, amp: FullGpu, dtypes: ALL, result: Float,
+            in_place: yes, amp: FullGpu, dtypes: NOT_FLOAT8, result: Float,
             saves: Inputs, gradient: |c, g| [g / &c.x(0)?.conjugated()?],
             samples: ["P(3, 4)"],
             example: ["assert_close(tensor([0.0, 1.0, 2.71828])?.log()?, [f64::NEG_INFINITY, 0.0, 1.0]);"],
         }
         /// The logarithm to base 2.
         log2 = Log2 {
-            in_place: yes, amp: FullGpu, dtypes: ALL, result: Float,
+            in_place: yes, amp: FullGpu, dtypes: NOT_FLOAT8, result: Float,
             saves: Inputs, gradient: |c, g| [g / &(c.x(0)?.conjugated()? * LN_2)?],
             samples: ["P(3, 4)"],
             example: ["assert_close(tensor([0.5, 1.0, 8.0])?.log2()?, [-1.0, 0.0, 3.0]);"],
         }
         /// The logarithm to base 10.
         log10 = Log10 {
-            in_place: yes, amp: FullGpu, dtypes: ALL, result: Float,
+            in_place: yes, amp: FullGpu, dtypes: NOT_FLOAT8, result: Float,
             saves: Inputs, gradient: |c, g| [g / &(c.x(0)?.conjugated()? * LN_10)?],
             samples: ["P(3, 4)"],
             example: ["assert_close(tensor([0.1, 1.0, 100.0])?.log10()?, [-1.0, 0.0, 2.0]);"],
         }
         /// `log(1 + x)`, accurate near 0.
         log1p = Log1p {
-            in_place: yes, amp: FullGpu, dtypes: ALL, result: Float,
+            in_place: yes, amp: FullGpu, dtypes: NOT_FLOAT8, result: Float,
             saves: Inputs, gradient: |c, g| [g / &(c.x(0)?.conjugated()? + 1.0)?],
             samples: ["P(3, 4)"],
             example: ["assert_close(tensor([0.0, 1.0])?.log1p()?, [0.0, 0.69315]);"],
         }
         /// The square root; NaN below 0.
         sqrt = Sqrt {
-            in_place: yes, dtypes: ALL, result: Float,
+            in_place: yes, dtypes: NOT_FLOAT8, result: Float,
             saves: Output, gradient: |c, g| [g / &(c.out()?.conjugated()? * 2.0)?],
             samples: ["P(3, 4)"],
             example: ["assert_close(tensor([4.0, 2.0, -1.0])?.sqrt()?, [2.0, 1.41421, f64::NAN]);"],
         }
         /// `1 / sqrt(x)`.
         rsqrt = Rsqrt {
-            in_place: yes, amp: FullGpu, dtypes: ALL, result: Float,
+            in_place: yes, amp: FullGpu, dtypes: NOT_FLOAT8, result: Float,
             saves: Output, gradient: |c, g| [(g * -0.5)? * &c.out()?.pow(3)?.conjugated()?],
             samples: ["P(3, 4)"],
             example: ["assert_close(tensor([4.0, 0.25])?.rsqrt()?, [0.5, 2.0]);"],
         }
         /// `x * x`; of `bool` as int64.
         square = Square {
-            in_place: yes, out: cast, dtypes: ALL, result: Own,
+            in_place: yes, out: cast, dtypes: COMPUTED, result: Own,
             saves: Inputs, gradient: |c, g| [g * &(c.x(0)?.conjugated()? * 2)?],
             node: "pow",
             samples: ["N(3, 4)"],
@@ -111,35 +111,35 @@ macro_rules! unary_ops {
         }
         /// `1 / x`.
         reciprocal = Reciprocal {
-            in_place: yes, amp: FullGpu, dtypes: ALL, result: Float,
+            in_place: yes, amp: FullGpu, dtypes: NOT_FLOAT8, result: Float,
             saves: Output, gradient: |c, g| [(-g)? * &c.out()?.square()?.conjugated()?],
             samples: ["P(3, 4)"],
             example: ["assert_close(tensor([4.0, 0.5])?.reciprocal()?, [0.25, 2.0]);"],
         }
         /// The largest integer not above. Its gradient is 0.
         floor = Floor {
-            in_place: yes, dtypes: REAL, result: Same,
+            in_place: yes, dtypes: REAL.and(DTypes::UNSIGNED), result: Same,
             gradient: |c, g| [g.zeros_like()],
             samples: ["N(3, 4)"],
             example: ["assert_close(tensor([1.5, -1.5])?.floor()?, [1.0, -2.0]);"],
         }
         /// The smallest integer not below. Its gradient is 0.
         ceil = Ceil {
-            in_place: yes, dtypes: REAL, result: Same,
+            in_place: yes, dtypes: REAL.and(DTypes::UNSIGNED), result: Same,
             gradient: |c, g| [g.zeros_like()],
             samples: ["N(3, 4)"],
             example: ["assert_close(tensor([1.5, -1.5])?.ceil()?, [2.0, -1.0]);"],
         }
         /// The integer part. Its gradient is 0.
         trunc = Trunc {
-            in_place: yes, dtypes: REAL, result: Same,
+            in_place: yes, dtypes: REAL.and(DTypes::UNSIGNED), result: Same,
             gradient: |c, g| [g.zeros_like()],
             samples: ["N(3, 4)"],
             example: ["assert_close(tensor([1.5, -1.5])?.trunc()?, [1.0, -1.0]);"],
         }
         /// The nearest integer, halves to even. Its gradient is 0.
         rint = Round {
-            in_place: yes, python: function, dtypes: REAL, result: Same,
+            in_place: yes, python: function, dtypes: REAL.and(DTypes::UNSIGNED), result: Same,
             gradient: |c, g| [g.zeros_like()],
             node: "round", torch: "round",
             samples: ["N(3, 4)"],
@@ -147,119 +147,119 @@ macro_rules! unary_ops {
         }
         /// The sine, of radians.
         sin = Sin {
-            in_place: yes, dtypes: ALL, result: Float,
+            in_place: yes, dtypes: NOT_FLOAT8, result: Float,
             saves: Inputs, gradient: |c, g| [g * &c.x(0)?.conjugated()?.cos()?],
             samples: ["N(3, 4)"],
             example: ["assert_close(tensor([0.0, 1.0])?.sin()?, [0.0, 0.84147]);"],
         }
         /// The cosine, of radians.
         cos = Cos {
-            in_place: yes, dtypes: ALL, result: Float,
+            in_place: yes, dtypes: NOT_FLOAT8, result: Float,
             saves: Inputs, gradient: |c, g| [-&(g * &c.x(0)?.conjugated()?.sin()?)?],
             samples: ["N(3, 4)"],
             example: ["assert_close(tensor([0.0, 1.0])?.cos()?, [1.0, 0.54030]);"],
         }
         /// The tangent, of radians.
         tan = Tan {
-            in_place: yes, amp: FullGpu, dtypes: ALL, result: Float,
+            in_place: yes, amp: FullGpu, dtypes: NOT_FLOAT8, result: Float,
             saves: Output, gradient: |c, g| [g * &(c.out()?.conjugated()?.square()? + 1.0)?],
             samples: ["U(3, 4)"],
             example: ["assert_close(tensor([0.0, 1.0])?.tan()?, [0.0, 1.55741]);"],
         }
         /// The angle in radians whose sine this is; NaN outside -1 to 1.
         asin = Asin {
-            in_place: yes, amp: FullGpu, dtypes: ALL, result: Float,
+            in_place: yes, amp: FullGpu, dtypes: NOT_FLOAT8, result: Float,
             saves: Inputs, gradient: |c, g| [g * &(1.0 - &c.x(0)?.square()?)?.rsqrt()?.conjugated()?],
             samples: ["U(3, 4)"],
             example: ["assert_close(tensor([0.5, 1.0])?.asin()?, [0.52360, 1.57080]);"],
         }
         /// The angle in radians whose cosine this is; NaN outside -1 to 1.
         acos = Acos {
-            in_place: yes, amp: FullGpu, dtypes: ALL, result: Float,
+            in_place: yes, amp: FullGpu, dtypes: NOT_FLOAT8, result: Float,
             saves: Inputs, gradient: |c, g| [-&(g * &(1.0 - &c.x(0)?.square()?)?.rsqrt()?.conjugated()?)?],
             samples: ["U(3, 4)"],
             example: ["assert_close(tensor([0.5, 1.0])?.acos()?, [1.04720, 0.0]);"],
         }
         /// The angle in radians whose tangent this is.
         atan = Atan {
-            in_place: yes, dtypes: ALL, result: Float,
+            in_place: yes, dtypes: NOT_FLOAT8, result: Float,
             saves: Inputs, gradient: |c, g| [g / &(c.x(0)?.conjugated()?.square()? + 1.0)?],
             samples: ["N(3, 4)"],
             example: ["assert_close(tensor([0.0, 1.0])?.atan()?, [0.0, 0.78540]);"],
         }
         /// The hyperbolic sine.
         sinh = Sinh {
-            in_place: yes, amp: FullGpu, dtypes: ALL, result: Float,
+            in_place: yes, amp: FullGpu, dtypes: NOT_FLOAT8, result: Float,
             saves: Inputs, gradient: |c, g| [g * &c.x(0)?.conjugated()?.cosh()?],
             samples: ["N(3, 4)"],
             example: ["assert_close(tensor([0.0, 1.0])?.sinh()?, [0.0, 1.17520]);"],
         }
         /// The hyperbolic cosine.
         cosh = Cosh {
-            in_place: yes, amp: FullGpu, dtypes: ALL, result: Float,
+            in_place: yes, amp: FullGpu, dtypes: NOT_FLOAT8, result: Float,
             saves: Inputs, gradient: |c, g| [g * &c.x(0)?.conjugated()?.sinh()?],
             samples: ["N(3, 4)"],
             example: ["assert_close(tensor([0.0, 1.0])?.cosh()?, [1.0, 1.54308]);"],
         }
         /// The hyperbolic tangent.
         tanh = Tanh {
-            in_place: yes, dtypes: ALL, result: Float,
+            in_place: yes, dtypes: NOT_FLOAT8, result: Float,
             saves: Output, gradient: |c, g| [tanh_gradient(g, &c.out()?)],
             samples: ["N(3, 4)"],
             example: ["assert_close(tensor([0.0, 1.0])?.tanh()?, [0.0, 0.76159]);"],
         }
         /// The inverse of the hyperbolic sine.
         asinh = Asinh {
-            in_place: yes, dtypes: ALL, result: Float,
+            in_place: yes, dtypes: NOT_FLOAT8, result: Float,
             saves: Inputs, gradient: |c, g| [g * &(c.x(0)?.square()? + 1.0)?.rsqrt()?.conjugated()?],
             samples: ["N(3, 4)"],
             example: ["assert_close(tensor([0.0, 1.0])?.asinh()?, [0.0, 0.88137]);"],
         }
         /// The inverse of the hyperbolic cosine; NaN below 1.
         acosh = Acosh {
-            in_place: yes, dtypes: ALL, result: Float,
+            in_place: yes, dtypes: NOT_FLOAT8, result: Float,
             saves: Inputs, gradient: |c, g| [g * &acosh_slope(&c.x(0)?)?.conjugated()?],
             samples: ["P(3, 4, lo=1.1)"],
             example: ["assert_close(tensor([1.0, 2.0])?.acosh()?, [0.0, 1.31696]);"],
         }
         /// The inverse of the hyperbolic tangent; NaN outside -1 to 1.
         atanh = Atanh {
-            in_place: yes, dtypes: ALL, result: Float,
+            in_place: yes, dtypes: NOT_FLOAT8, result: Float,
             saves: Inputs, gradient: |c, g| [g / &(1.0 - &c.x(0)?.conjugated()?.square()?)?],
             samples: ["U(3, 4)"],
             example: ["assert_close(tensor([0.0, 0.5])?.atanh()?, [0.0, 0.54931]);"],
         }
         /// The error function, `2/√π ∫₀ˣ e^(-t²) dt`.
         erf = Erf {
-            in_place: yes, dtypes: ORDERED, result: Float,
+            in_place: yes, dtypes: ORDERED.and(DTypes::UNSIGNED), result: Float,
             saves: Inputs, gradient: |c, g| [((-&c.x(0)?.square()?)?.exp()? * FRAC_2_SQRT_PI)? * g],
             samples: ["N(3, 4)"],
             example: ["assert_close(tensor([0.0, 1.0])?.erf()?, [0.0, 0.84270]);"],
         }
         /// `1 - erf(x)`, accurate for large x.
         erfc = Erfc {
-            in_place: yes, dtypes: ORDERED, result: Float,
+            in_place: yes, dtypes: ORDERED.and(DTypes::UNSIGNED), result: Float,
             saves: Inputs, gradient: |c, g| [((-&c.x(0)?.square()?)?.exp()? * -FRAC_2_SQRT_PI)? * g],
             samples: ["N(3, 4)"],
             example: ["assert_close(tensor([0.0, 1.0])?.erfc()?, [1.0, 0.15730]);"],
         }
         /// The inverse of the error function; ±inf at ±1, NaN beyond.
         erfinv = Erfinv {
-            in_place: yes, amp: FullGpu, dtypes: ORDERED, result: Float,
+            in_place: yes, amp: FullGpu, dtypes: ORDERED.and(DTypes::UNSIGNED), result: Float,
             saves: Inputs, gradient: |c, g| [(c.x(0)?.erfinv()?.square()?.exp()? * (1.0 / FRAC_2_SQRT_PI))? * g],
             samples: ["U(3, 4)"],
             example: ["assert_close(tensor([0.0, 0.5])?.erfinv()?, [0.0, 0.47694]);"],
         }
         /// The logistic function, `1 / (1 + e^-x)`.
         sigmoid = Sigmoid {
-            in_place: yes, dtypes: ALL, result: Float,
+            in_place: yes, dtypes: NOT_FLOAT8, result: Float,
             saves: Output, gradient: |c, g| [sigmoid_gradient(g, &c.out()?)],
             samples: ["N(3, 4)"],
             example: ["assert_close(tensor([0.0, 1.0])?.sigmoid()?, [0.5, 0.73106]);"],
         }
         /// `max(x, 0)`. The gradient at 0 is 0; NaN stays NaN and lets its gradient by.
         relu = Relu {
-            in_place: yes, out: none, dtypes: REAL, result: Same,
+            in_place: yes, out: none, dtypes: REAL.and(DTypes::UNSIGNED), result: Same,
             saves: Output, gradient: |c, g| [super::binary::relu_gradient(g, &c.out()?)],
             samples: ["N(3, 4)"],
             example: ["assert_close(tensor([-1.0, 2.0])?.relu()?, [0.0, 2.0]);"],
@@ -274,21 +274,21 @@ macro_rules! unary_ops {
         }
         /// The logarithm of the absolute value of the gamma function; inf at 0 and the negative integers.
         lgamma = Lgamma {
-            in_place: yes, dtypes: ORDERED, result: Float,
+            in_place: yes, dtypes: ORDERED.and(DTypes::UNSIGNED), result: Float,
             saves: Inputs, gradient: |c, g| [g * &c.x(0)?.digamma()?],
             samples: ["P(3, 4)", "N(3, 4)"],
             example: ["assert_close(tensor([0.5, 4.0])?.lgamma()?, [0.57236, 6f64.ln()]);"],
         }
         /// The logarithmic derivative of the gamma function, `ψ = Γ'/Γ`; -inf at 0, NaN at the negative integers.
         digamma = Digamma {
-            in_place: yes, dtypes: ORDERED, result: Float,
+            in_place: yes, dtypes: ORDERED.and(DTypes::UNSIGNED), result: Float,
             saves: Inputs, gradient: |c, g| [g * &super::pointwise::polygamma(1, &c.x(0)?)?],
             samples: ["P(3, 4)", "N(3, 4)"],
             example: ["assert_close(tensor([0.5, 1.0])?.digamma()?, [-1.96351, -0.57722]);"],
         }
         /// The modified Bessel function of the first kind, of order 0: `Σ (x²/4)^k / (k!)²`.
         i0 = I0 {
-            in_place: yes, dtypes: ORDERED, result: Float,
+            in_place: yes, dtypes: ORDERED.and(DTypes::UNSIGNED), result: Float,
             saves: Inputs, gradient: |c, g| [g * &c.x(0)?.i1()?],
             samples: ["N(3, 4)"],
             example: ["assert_close(tensor([0.0, 1.0])?.i0()?, [1.0, 1.26607]);"],
@@ -437,14 +437,14 @@ macro_rules! unary_ops {
         }
         /// True where the sign bit is set: of negative numbers, of -0.0, and of NaN by its bit.
         signbit = SignBit {
-            dtypes: ORDERED, result: Bool,
+            dtypes: ORDERED.and(DTypes::UNSIGNED), result: Bool,
             gradient: none,
             samples: ["N(3, 4)"],
             example: ["assert_close(tensor([1.0, 0.0, -0.0])?.signbit()?, [false, false, true]);"],
         }
         /// True where the element is zero.
         logical_not = LogicalNot {
-            in_place: unrecorded, out: cast, dtypes: ALL, result: Bool,
+            in_place: unrecorded, out: cast, dtypes: COMPUTED, result: Bool,
             gradient: none,
             samples: ["N(3, 4)", "I(0, 2, 3, 4)"],
             example: ["assert_close(tensor([0, 2])?.logical_not()?, [true, false]);"],

@@ -330,6 +330,9 @@ fn istft_body(
 
 /// An error where nothing, or next to nothing, was added up.
 fn refuse_gaps(op: &'static str, envelope: &Tensor) -> Result<()> {
+    if envelope.device() == crate::Device::Meta {
+        return Ok(());
+    }
     let least = crate::batching::bare(envelope).detach()?.abs()?.amin(None, false)?.item()?.to_f64();
     if least < 1e-11 {
         let why = format!(

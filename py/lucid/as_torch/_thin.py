@@ -92,9 +92,7 @@ class _Dtype:
 
 #: Largest number, smallest normal one and the step after 1 of the absent floating dtypes.
 _LIMITS = {
-    "float8_e4m3fn": (448.0, 2.0**-6, 2.0**-3),
     "float8_e4m3fnuz": (240.0, 2.0**-7, 2.0**-3),
-    "float8_e5m2": (57344.0, 2.0**-14, 2.0**-2),
     "float8_e5m2fnuz": (57344.0, 2.0**-15, 2.0**-2),
 }
 
@@ -253,8 +251,8 @@ _VALUES: dict[str, dict[str, Any]] = {
 
 #: Dtypes that packages list in tables.
 DTYPES = (
-    *("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn_x2"),
-    *("uint16", "uint32", "uint64", "uint1", "uint2", "uint3", "uint4", "uint5", "uint6", "uint7"),
+    *("float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn_x2"),
+    *("uint1", "uint2", "uint3", "uint4", "uint5", "uint6", "uint7"),
     *("int1", "int2", "int3", "int4", "int5", "int6", "int7", "quint8", "qint8", "qint32", "quint4x2", "quint2x4"),
 )
 

@@ -34,7 +34,7 @@ _MIXTRAL = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
 
 
 class _Header(_File):
-    """A safetensors file whose uint32, which Lucid has not, are read as int32 of the same bits."""
+    """A safetensors file whose uint32, which kernels of packed weights take as int32, are read as that."""
 
     def header(self, head: bytes, size: int) -> Any:
         return super().header(re.sub(rb'("dtype"\s*:\s*)"U32"', rb'\1"I32"', head), size)

@@ -41,11 +41,13 @@ class _Global:
 
 
 class _StorageRef:
-    def __init__(self, name: str, key: str, numel: int) -> None:
-        self.kind, self.key, self.numel = _Global("torch", name), key, numel
+    def __init__(self, kind: _Global, key: str, numel: int) -> None:
+        self.kind, self.key, self.numel = kind, key, numel
 
 
+_UNTYPED = _Global("torch.storage", "UntypedStorage")
 _REBUILD = _Global("torch._utils", "_rebuild_tensor_v2")
+_REBUILD_UNTYPED = _Global("torch._utils", "_rebuild_tensor_v3")
 _REBUILD_PARAMETER = _Global("torch._utils", "_rebuild_parameter")
 _REBUILD_PARAMETER_STATE = _Global("torch._utils", "_rebuild_parameter_with_state")
 _REBUILD_SPARSE = _Global("torch._utils", "_rebuild_sparse_tensor")
@@ -79,13 +81,16 @@ class _Pickler(pickle._Pickler):
 
     def _storage(self, tensor: Tensor) -> _StorageRef:
         found = self._refs.get(tensor._storage_key())
-        if found is not None and found.kind.name != _STORAGE_NAMES[tensor.dtype]:
+        name = _STORAGE_NAMES.get(tensor.dtype)
+        if found is not None and found.kind.name != (name or _UNTYPED.name):
             raise lucid.errors.RuntimeError(
                 "save: cannot save multiple tensors that view the same data as different types"
             )
         if found is None:
             key = str(len(self.storages))
-            found = _StorageRef(_STORAGE_NAMES[tensor.dtype], key, tensor._storage_numel())
+            # PyTorch has no storage class for newer dtypes; it counts their bytes.
+            numel = tensor._storage_numel() * (1 if name else tensor.itemsize)
+            found = _StorageRef(_Global("torch", name) if name else _UNTYPED, key, numel)
             self._refs[tensor._storage_key()] = found
             # Held until it is written, so that no other storage gets its number.
             self.storages[key] = tensor.detach()
@@ -100,6 +105,8 @@ class _Pickler(pickle._Pickler):
             requires_grad,
             OrderedDict(),
         )
+        if tensor.dtype not in _STORAGE_NAMES:
+            return _REBUILD_UNTYPED, (*args, _Global("torch", repr(tensor.dtype).removeprefix("lucid.")))
         return _REBUILD, args
 
     def _sparse(self, tensor: Tensor) -> tuple[Any, tuple[Any, ...]]:

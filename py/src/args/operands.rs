@@ -234,7 +234,8 @@ fn number_lead<'py>(
         }
         let dtype = match s {
             Scalar::Bool(_) => DType::Bool,
-            _ => lucid::ops::result_type([lucid::Operand::Scalar(s), lucid::Operand::Scalar(t)]),
+            _ => lucid::ops::result_type([lucid::Operand::Scalar(s), lucid::Operand::Scalar(t)])
+                .map_err(|e| crate::errors::raise(py, &e))?,
         };
         let made = crate::engine_call::quick(py, || lucid::Tensor::full_of(&[], s, dtype, lucid::Device::Cpu))?;
         return crate::tensor::wrap(py, made).map(Some);
@@ -246,7 +247,8 @@ fn number_lead<'py>(
     };
     let dtype = match s {
         Scalar::Bool(_) => DType::Bool,
-        _ => lucid::ops::result_type([lucid::Operand::Scalar(s), lucid::Operand::Tensor(&other)]),
+        _ => lucid::ops::result_type([lucid::Operand::Scalar(s), lucid::Operand::Tensor(&other)])
+            .map_err(|e| crate::errors::raise(py, &e))?,
     };
     let device = other.device();
     crate::tensor::wrap(py, crate::engine_call::quick(py, || lucid::Tensor::full_of(&[], s, dtype, device))?).map(Some)

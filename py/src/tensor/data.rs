@@ -1,7 +1,6 @@
 //! Reading tensors: single numbers, nested lists, bytes. These evaluate.
 
 use super::{wrap, PyTensor};
-use crate::dtype::with_dtype;
 use crate::{engine_call, errors, overrides};
 use lucid::{Scalar, Tensor};
 use pyo3::prelude::*;

@@ -310,7 +310,8 @@ impl PyTensor {
 
     /// Can the dtype hold negative numbers?
     fn is_signed(&self) -> bool {
-        !matches!(self.read().dtype(), lucid::DType::Bool | lucid::DType::U8)
+        let dtype = self.read().dtype();
+        dtype != lucid::DType::Bool && !dtype.is_unsigned()
     }
 
     /// Is it on a Metal GPU?

@@ -57,7 +57,7 @@ fn reflected<'py>(
     let y = engine_call::op(py, weight_of(b), || match left.lend() {
         Operand::Tensor(a) => op(a, b.into()),
         Operand::Scalar(s) => {
-            let dtype = result_type([left.lend(), b.into()]);
+            let dtype = result_type([left.lend(), b.into()])?;
             let _led = (name == "pow").then(|| lucid::autograd::led_by_number(name));
             op(&Tensor::full_of(&[], s, dtype, b.device())?, b.into())
         }

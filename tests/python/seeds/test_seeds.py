@@ -170,7 +170,7 @@ def test_load_recognises_safetensors(tmp_path: Path) -> None:
         lucid.load(path)
 
 
-@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2", "uint16", "uint64"])
+@pytest.mark.parametrize("name", ["float8_e4m3fnuz", "float8_e8m0fnu", "complex32"])
 def test_files_of_unknown_dtypes_say_so(name: str) -> None:
     import io
 

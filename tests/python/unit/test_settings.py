@@ -91,7 +91,7 @@ def test_typing_names() -> None:
     assert isinstance(x, lucid.HasShape) and isinstance(x, lucid.SupportsGrad)
     assert isinstance(x, lucid.SupportsNumpyConversion) and isinstance(x, lucid.TensorLikeProtocol)
     assert not isinstance(3, lucid.HasShape)
-    assert len(lucid.dtypes) == len(set(lucid.dtypes)) == 12
+    assert len(lucid.dtypes) == len(set(lucid.dtypes)) == 17
     for name in ("Scalar", "TensorLike", "DeviceLike", "DTypeLike", "ShapeLike", "StateDict", "TensorOrScalar"):
         assert getattr(lucid, name) is not None
 

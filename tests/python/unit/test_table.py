@@ -14,6 +14,7 @@ from tests.python.samples import (
     BY_HAND,
     DOUBLE,
     LAYOUTS,
+    STORED,
     UP_TO_SIGN,
     Data,
     DType,
@@ -243,7 +244,7 @@ def test_dtypes_outside_of_the_row_are_refused(row: Any, device: str) -> None:
 
 def test_rows_are_complete() -> None:
     # The tests above choose by these words: a misspelt one would test nothing.
-    assert {d for r in ROWS for d in r["dtypes"]} == set(lucid_dtypes())
+    assert {d for r in ROWS for d in r["dtypes"]} == {*lucid_dtypes(), *STORED}
     names = [r["name"] for r in lucid.op_schemas()]
     assert len(names) == len(set(names)) >= 120
     for r in lucid.op_schemas():
