@@ -1,23 +1,26 @@
 //! Floats of 8 bits, which MLX has not: arrays of their bits, and how they become float32 and come of it.
 //!
-//! Depends on mlx-ffi and on the engine's own [`float8`](crate::dtype::float8). Invariant: the bits are those that the host
-//! computes.
+//! Depends on mlx-ffi. Invariant: the bits are those that the host computes in [`float8`](crate::dtype::float8).
 
 use super::kernel_error::Made;
-use crate::dtype::float8::{F8E4M3FN, F8E5M2};
 use crate::DType;
 use mlx_ffi::{ops, Array, Dtype};
 
 /// The numbers that bits stand for, as float32.
 pub(super) fn decode(bits: &Array, from: DType) -> Made<Array> {
-    let number = |bits: u8| match from {
-        DType::F8E5M2 => F8E5M2::from_bits(bits).to_f32(),
-        _ => F8E4M3FN::from_bits(bits).to_f32(),
-    };
-    let table: [f32; 256] = std::array::from_fn(|bits| number(bits as u8));
-    let table = Array::from_slice(&table, &[256])?;
-    // SAFETY: a byte is below the table's length.
-    Ok(unsafe { ops::take_axis(&table, &ops::astype(bits, Dtype::Uint32)?, 0) }?)
+    let word = |bits: u16| Array::scalar(bits);
+    let wide = ops::astype(bits, Dtype::Uint16)?;
+    let number = |bits: &Array| ops::astype(&ops::view(bits, Dtype::Float16)?, Dtype::Float32);
+    if from == DType::F8E5M2 {
+        // The upper half of a float16.
+        return Ok(number(&ops::left_shift(&wide, &word(8)?)?)?);
+    }
+    let sign = ops::left_shift(&ops::bitwise_and(&wide, &word(0x80)?)?, &word(8)?)?;
+    let size = ops::bitwise_and(&wide, &word(0x7f)?)?;
+    let half = ops::bitwise_or(&ops::left_shift(&size, &word(7)?)?, &sign)?;
+    // The exponents of float16 are biased by 8 more.
+    let made = ops::multiply(&number(&half)?, &Array::scalar(256f32)?)?;
+    Ok(ops::where_(&ops::equal(&size, &word(0x7f)?)?, &Array::scalar(f32::NAN)?, &made)?)
 }
 
 /// The bits of the nearest numbers to float32 elements, ties to the even one.

@@ -91,6 +91,9 @@ pub mod select {
             return Err(Error::runtime("clamp", "At least one of 'min' or 'max' must not be None"));
         }
         let dtype = result_type(std::iter::once(Operand::Tensor(x)).chain(bounds()))?;
+        if dtype.is_float8() {
+            schema::clamp.check(dtype)?;
+        }
         let x = &x.cast(dtype)?;
         // A bound beyond the numbers of an integer dtype says nothing, or leaves none.
         let bound = |b: Option<Operand<'_>>, name: &str| match b {

@@ -171,9 +171,12 @@ fn polynomial(kind: Kind, input: Operand<'_>, n: Operand<'_>) -> Result<Tensor> 
             };
             let t = t.cast(DType::I64)?;
             let all = crate::batching::bare(&t);
-            // Without elements no step is needed for the shape.
-            let none = all.numel() == 0 || all.device() == crate::Device::Meta;
-            let most = if none { -1.0 } else { all.amax(None, false)?.item()?.to_f64() };
+            let most = match all.device() {
+                _ if all.numel() == 0 => -1.0,
+                // Degrees are not known there; the strides are those after two steps.
+                crate::Device::Meta => 2.0,
+                _ => all.amax(None, false)?.item()?.to_f64(),
+            };
             (Some(t), most)
         }
     };

@@ -307,6 +307,7 @@ fn largest(dtype: DType) -> f64 {
 }
 
 fn nan_to_num_body(x: &Tensor, nan: Option<f64>, posinf: Option<f64>, neginf: Option<f64>) -> Result<Tensor> {
+    schema::nan_to_num.check(x.dtype())?;
     if x.dtype().is_integral() {
         return x.copy();
     }

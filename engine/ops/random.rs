@@ -100,6 +100,9 @@ fn integers_of(
         let why = "handles only integral, floating-point and boolean types";
         return Err(Error::dtype(op, why, &[dtype]));
     }
+    if dtype.is_float8() {
+        schema::randint.check(dtype)?;
+    }
     let (least, most) = match dtype.is_float() {
         // What is beyond all integers is still drawn, rounded, with a warning.
         true => ((-largest(dtype)) as i64, largest(dtype) as i64),

@@ -39,6 +39,7 @@ fn sum_body(op: ReduceOp, x: &Tensor, dim: Option<&[isize]>, keepdim: bool, dtyp
     crate::warnings::of_cast(x.dtype(), dtype);
     let cast = (dtype != x.dtype()).then(|| x.cast(dtype)).transpose()?;
     let x = cast.as_ref().unwrap_or(x);
+    schema.check(dtype)?;
     reduce(op, x, axes_of(schema.name, dim, x)?, keepdim, dtype)
 }
 
@@ -125,6 +126,7 @@ fn mean_body(x: &Tensor, dim: Option<&[isize]>, keepdim: bool, dtype: Option<DTy
         return mean_body(x, dim, keepdim, Some(DType::F32))?.cast(dtype);
     }
     crate::warnings::of_cast(x.dtype(), dtype);
+    schema::mean.check(dtype)?;
     let x = x.cast(dtype)?;
     let n: usize = axes_of("mean", dim, &x)?.iter().map(|&a| x.shape()[a]).product();
     let sum = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import html
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -221,15 +221,35 @@ def _body(t: Tensor, indent: int) -> str:
     return _lines(data, tuple(t.shape), indent, summarise, _formatter(t.dtype, _flat(data)))
 
 
-def _sparse_body(tensor: Tensor, indent: int) -> str:
+def _parts_body(parts: Iterable[tuple[str, Tensor]], indent: int) -> str:
     """The indices and the values of a sparse tensor, as tensors."""
     shown = []
-    for name, part in (("indices", tensor._indices()), ("values", tensor._values().detach())):
+    for name, part in parts:
         prefix = f"{name}=tensor("
         empty = part.numel() == 0
         text = f"[], size={tuple(part.shape)}" if empty else _body(part, indent + len(prefix))
         shown.append(f"{prefix}{text})")
     return (",\n" + " " * indent).join(shown)
+
+
+def compressed_repr(tensor: Tensor, parts: Iterable[tuple[str, Tensor]], nnz: int) -> str:
+    """`repr(tensor)` of a compressed layout, of these parts."""
+    parts_of = dict(parts)
+    values = parts_of["values"]
+    with no_grad():
+        suffixes = [] if values.is_cpu else [f"device='{values.device}'"]
+        suffixes += [f"size={tuple(tensor.shape)}", f"nnz={nnz}"]
+        default = _C.get_default_dtype()
+        named = values.dtype not in (default, default.to_complex(), _C.int64, _C.bool)
+        suffixes += [f"dtype={values.dtype}"] if named else []
+        suffixes.append(f"layout={tensor.layout!r}")
+        made_by = values._grad_fn_name
+        if made_by is not None:
+            suffixes.append(f"grad_fn=<{made_by}>")
+        elif values.requires_grad:
+            suffixes.append("requires_grad=True")
+        shown = [(name, part.detach()) for name, part in parts_of.items()]
+        return _with_suffixes("tensor(" + _parts_body(shown, 7), suffixes, 7, False)
 
 
 def tensor_repr(tensor: Tensor) -> str:
@@ -252,7 +272,7 @@ def _tensor_repr(tensor: Tensor) -> str:
     default = _C.get_default_dtype()
     named = tensor.dtype not in (default, default.to_complex(), _C.int64, _C.bool)
     if tensor.is_sparse:
-        text = _sparse_body(tensor, indent)
+        text = _parts_body((("indices", tensor._indices()), ("values", tensor._values().detach())), indent)
         suffixes += [f"size={tuple(tensor.shape)}", f"nnz={tensor._nnz()}"]
         suffixes += [f"dtype={tensor.dtype}"] if named else []
         suffixes.append(f"layout={tensor.layout!r}")
@@ -281,11 +301,15 @@ def _tensor_repr(tensor: Tensor) -> str:
         tangent = _C._tangent(tensor)
         if tangent is not None:
             suffixes.append(f"tangent={tangent}")
-    # A suffix that does not fit into the last line goes onto one of its own.
-    out = prefix + text
+    return _with_suffixes(prefix + text, suffixes, indent, tensor.is_sparse)
+
+
+def _with_suffixes(out: str, suffixes: list[str], indent: int, below: bool) -> str:
+    """What follows the elements. A suffix that does not fit into the last line goes onto one of its own; the first one
+    always, where it is to be `below`."""
     last = len(out) - out.rfind("\n") + 1
     for i, suffix in enumerate(suffixes):
-        if last + len(suffix) + 2 > _options.linewidth or (tensor.is_sparse and i == 0):
+        if last + len(suffix) + 2 > _options.linewidth or (below and i == 0):
             out += ",\n" + " " * indent + suffix
             last = indent + len(suffix)
         else:

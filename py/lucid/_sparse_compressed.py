@@ -7,12 +7,14 @@ Gradients go to the values, and to dense factors.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import lucid
 from lucid import Tensor, errors
-from lucid._sparse_csr import _OF_VALUES, SparseCsrTensor, _fail, sparse_csr_tensor, to_sparse_csr
+from lucid._repr import compressed_repr
+from lucid._sparse_csr import _OF_VALUES, SparseCsrTensor, _fail, checked, linear_of, to_sparse_csr
 from lucid._wrapped import Rules, name_of
 
 
@@ -54,7 +56,7 @@ class _Compressed(Tensor):
         """The matrix in COO layout, or in the layout asked for."""
         if layout is None or layout is lucid.sparse_coo:
             return self._coo()
-        made: Tensor = _in_layout("to_sparse", self._coo(), layout, blocksize)
+        made: Tensor = in_layout("to_sparse", self._coo(), layout, blocksize)
         return made
 
     def to_sparse_coo(self) -> Tensor:
@@ -73,8 +75,11 @@ class _Compressed(Tensor):
         return self if isinstance(self, SparseCscTensor) else to_sparse_csc(self._coo(), dense_dim)
 
     def to_sparse_bsr(self, blocksize: Any, dense_dim: int | None = None) -> Any:
-        """The matrix in BSR layout."""
-        return to_sparse_bsr(self._coo(), blocksize, dense_dim)
+        """The matrix in BSR layout, without blocks of zeros alone."""
+        coo = self._coo().coalesce()
+        used = coo.values() != 0
+        coo = lucid.sparse_coo_tensor(coo.indices()[:, used], coo.values()[used], self.shape)
+        return to_sparse_bsr(coo, blocksize, dense_dim)
 
     def to_dense(self, dtype: lucid.dtype | None = None, **_: Any) -> Tensor:
         """The matrix with all its zeros; gradients go through."""
@@ -123,15 +128,19 @@ class _Compressed(Tensor):
     def __len__(self) -> int:
         return int(self.shape[0])
 
-    def _told(self) -> tuple[tuple[str, Tensor], ...]:
+    def _named_parts(self) -> tuple[tuple[str, Tensor], ...]:
         raise NotImplementedError
 
     def __repr__(self, **_: Any) -> str:
-        told = ", ".join(f"{name}={part!r}" for name, part in (*self._told(), ("values", self._kept.detach())))
-        return f"tensor({told}, size={tuple(self.shape)}, nnz={self._nnz()}, layout=lucid.{self._layout})"
+        return compressed_repr(self, self._named_parts(), self._nnz())
 
     __str__ = __repr__
     __hash__ = object.__hash__
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        if id(self) not in memo:
+            memo[id(self)] = type(self).of(copy.deepcopy(self._places, memo), copy.deepcopy(self._kept, memo))
+        return memo[id(self)]
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return type(self).of, (self._places, self._kept)
@@ -160,8 +169,8 @@ class SparseCscTensor(_Compressed):
         indices = lucid.stack([self._places.col_indices().long(), self._places.row_indices()])
         return lucid.sparse_coo_tensor(indices, self._kept, self.shape)
 
-    def _told(self) -> tuple[tuple[str, Tensor], ...]:
-        return ("ccol_indices", self.ccol_indices()), ("row_indices", self.row_indices())
+    def _named_parts(self) -> tuple[tuple[str, Tensor], ...]:
+        return ("ccol_indices", self.ccol_indices()), ("row_indices", self.row_indices()), ("values", self._kept)
 
 
 class SparseBsrTensor(_Compressed):
@@ -191,8 +200,8 @@ class SparseBsrTensor(_Compressed):
         places = lucid.stack([rows.expand(self._kept.shape).flatten(), columns.expand(self._kept.shape).flatten()])
         return lucid.sparse_coo_tensor(places, self._kept.flatten(), self.shape)
 
-    def _told(self) -> tuple[tuple[str, Tensor], ...]:
-        return ("crow_indices", self.crow_indices()), ("col_indices", self.col_indices())
+    def _named_parts(self) -> tuple[tuple[str, Tensor], ...]:
+        return ("crow_indices", self.crow_indices()), ("col_indices", self.col_indices()), ("values", self._kept)
 
 
 def _values(op: str, given: Any, dims: int, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
@@ -255,7 +264,7 @@ def sparse_csc_tensor(
     kept = _values(op, values, 1, dtype, device, requires_grad)
     turned = None if size is None else tuple(size)[::-1]
     # The rows of the transpose are the columns.
-    places = sparse_csr_tensor(ccol_indices, row_indices, kept.detach(), turned, device=device)
+    places = checked(op, ("ccol_indices", "row_indices"), (ccol_indices, row_indices, kept.detach()), turned, device)
     made: SparseCscTensor = SparseCscTensor.of(places, kept)
     return made
 
@@ -308,7 +317,8 @@ def sparse_bsr_tensor(
     if 0 in blocks or (size is not None and (len(size) != 2 or size[0] % blocks[0] or size[1] % blocks[1])):
         _fail(op, f"expected a size of multiples of the blocks' {blocks}, got {size}")
     sizes = None if size is None else (size[0] // blocks[0], size[1] // blocks[1])
-    places = sparse_csr_tensor(crow_indices, col_indices, kept.detach()[:, 0, 0], sizes, device=device)
+    parts = (crow_indices, col_indices, kept.detach()[:, 0, 0])
+    places = checked(op, ("crow_indices", "col_indices"), parts, sizes, device)
     made: SparseBsrTensor = SparseBsrTensor.of(places, kept)
     return made
 
@@ -325,7 +335,7 @@ def to_sparse_bsr(x: Any, blocksize: Any, dense_dim: int | None = None) -> Spars
     """The BSR form of a matrix: `x.to_sparse_bsr((2, 2))`. Blocks of zeros alone are left out."""
     op = "to_sparse_bsr"
     matrix = _matrix(op, x, dense_dim) if x.is_sparse or x.ndim != 2 or dense_dim or isinstance(x, _OTHERS) else x
-    blocks = tuple(int(n) for n in blocksize)
+    blocks = (blocksize,) * 2 if isinstance(blocksize, int) else tuple(int(n) for n in blocksize)
     if len(blocks) != 2 or min(blocks) < 1 or x.shape[0] % blocks[0] or x.shape[1] % blocks[1]:
         _fail(op, f"tensor sparse size ({', '.join(map(str, x.shape))}) must be divisible by given blocksize {blocks}")
     height, width = blocks
@@ -361,12 +371,17 @@ def _matrix(op: str, x: Any, dense_dim: int | None) -> Tensor:
     return (x if x.is_sparse else x.to_sparse()).coalesce()  # type: ignore[no-any-return]
 
 
-def _in_layout(op: str, coo: Tensor, layout: Any, blocksize: Any) -> Any:
+def in_layout(op: str, coo: Tensor, layout: Any, blocksize: Any) -> Any:
+    """A matrix in that compressed layout."""
+    if layout is not lucid.sparse_bsr and blocksize is not None:
+        _fail(op, f"{layout} takes no blocksize")
     if layout is lucid.sparse_csr:
         return to_sparse_csr(coo)
     if layout is lucid.sparse_csc:
         return to_sparse_csc(coo)
     if layout is lucid.sparse_bsr:
+        if blocksize is None:
+            _fail(op, "lucid.sparse_bsr needs a blocksize, such as (2, 2)")
         return to_sparse_bsr(coo, blocksize)
     raise errors.NotImplementedError(f"{op}: there is no layout {layout} here")
 
@@ -418,6 +433,10 @@ def _sum(func: Any, input: Any, dim: Any = None, keepdim: bool = False, *, dtype
     return input._kept.sum(dtype=dtype) if dim is None else input.to_dense().sum(dim, keepdim, dtype=dtype)
 
 
+def _select(func: Any, input: Any, *where: Any) -> Any:
+    return func(input.to_dense(), *where)
+
+
 def _backward(func: Any, input: Any, gradient: Any = None, *args: Any, **kwargs: Any) -> None:
     input._kept.backward(gradient._kept if isinstance(gradient, _Compressed) else gradient, *args, **kwargs)
 
@@ -430,6 +449,8 @@ for _rules in (SparseCscTensor._rules, SparseBsrTensor._rules):
     _rules.add("mul", "div", "true_divide", "rmul", "truediv")(_scale)
     _rules.add("t", "transpose")(_transpose)
     _rules.add("sum")(_sum)
+    _rules.add("linear")(linear_of)
+    _rules.add("select", "getitem")(_select)
     _rules.add("backward")(_backward)
     _rules.add("is_floating_point", "is_complex", "element_size", "get_device")(
         lambda func, input, *args: func(input._kept, *args)

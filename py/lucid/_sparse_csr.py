@@ -7,12 +7,13 @@ Gradients go to the values, and to dense factors.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import Any, NoReturn
 
 import lucid
 from lucid import Tensor, errors
+from lucid._repr import compressed_repr
 from lucid._wrapped import Rules, name_of
 
 RULES = Rules("CSR tensors")
@@ -69,16 +70,27 @@ class SparseCsrTensor(Tensor):
         rows = lucid.arange(self._sizes[0], device=self._crow.device)
         return rows.repeat_interleave((self._crow[1:] - self._crow[:-1]).long(), 0)
 
-    def to_sparse(self, *_: Any, **__: Any) -> Tensor:
-        """The matrix in COO layout, coalesced where no element is there twice."""
+    def to_sparse(self, sparse_dim: Any = None, *, layout: Any = None, blocksize: Any = None, **_: Any) -> Tensor:
+        """The matrix in COO layout, coalesced where no element is there twice, or in the layout asked for."""
         indices = lucid.stack([self.row_indices(), self._col.long()])
-        return lucid.sparse_coo_tensor(indices, self._kept, self._sizes)
+        made = lucid.sparse_coo_tensor(indices, self._kept, self._sizes)
+        return made if layout is None else made.to_sparse(layout=layout, blocksize=blocksize)
 
-    to_sparse_coo = to_sparse
+    def to_sparse_coo(self) -> Tensor:
+        """The matrix in COO layout."""
+        return self.to_sparse()
 
     def to_sparse_csr(self, dense_dim: int | None = None) -> SparseCsrTensor:
         """This tensor."""
         return self
+
+    def to_sparse_csc(self, dense_dim: int | None = None) -> Tensor:
+        """The matrix in CSC layout."""
+        return self.to_sparse().to_sparse_csc(dense_dim)
+
+    def to_sparse_bsr(self, blocksize: Any, dense_dim: int | None = None) -> Tensor:
+        """The matrix in BSR layout."""
+        return self.to_sparse().to_sparse_bsr(blocksize, dense_dim)
 
     def to_dense(self, dtype: lucid.dtype | None = None, **_: Any) -> Tensor:
         """The matrix with all its zeros; gradients go through."""
@@ -132,13 +144,20 @@ class SparseCsrTensor(Tensor):
     def __len__(self) -> int:
         return self._sizes[0]
 
+    def _named_parts(self) -> tuple[tuple[str, Tensor], ...]:
+        return ("crow_indices", self._crow), ("col_indices", self._col), ("values", self._kept)
+
     def __repr__(self, **_: Any) -> str:
-        parts = (("crow_indices", self._crow), ("col_indices", self._col), ("values", self._kept.detach()))
-        told = ", ".join(f"{name}={part!r}" for name, part in parts)
-        return f"tensor({told}, size={self._sizes}, nnz={self._nnz()}, layout=lucid.sparse_csr)"
+        return compressed_repr(self, self._named_parts(), self._nnz())
 
     __str__ = __repr__
     __hash__ = object.__hash__
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        if id(self) not in memo:
+            crow, col, kept = (copy.deepcopy(part, memo) for part in (self._crow, self._col, self._kept))
+            memo[id(self)] = SparseCsrTensor.make(crow, col, kept, self._sizes)
+        return memo[id(self)]
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return SparseCsrTensor.make, (self._crow, self._col, self._kept, self._sizes)
@@ -188,37 +207,54 @@ def sparse_csr_tensor(
     if layout is not None and layout is not lucid.sparse_csr:
         _fail(op, f"expected layout lucid.sparse_csr, got {layout}")
 
+    if not isinstance(values, Tensor):
+        values = lucid.tensor(values, dtype=dtype, device=device)
+    elif dtype is not None or device is not None:
+        values = values.to(device=device, dtype=dtype)
+    if values.ndim != 1:
+        _fail(op, f"expected values of 1 dimension, got shape {list(values.shape)}")
+    if requires_grad:
+        values = values.detach().requires_grad_()
+    return checked(op, ("crow_indices", "col_indices"), (crow_indices, col_indices, values), size, device)
+
+
+def checked(
+    op: str, names: tuple[str, str], parts: tuple[Any, Any, Tensor], size: Sequence[int] | None, device: Any
+) -> SparseCsrTensor:
+    """A CSR tensor of pointers, indices and values that fit one another, by these names; `size` is that of its rows."""
+
     def index(name: str, given: Any) -> Tensor:
         made = given if isinstance(given, Tensor) else lucid.tensor(given, dtype=lucid.int64)
         if made.ndim != 1 or made.dtype not in (lucid.int32, lucid.int64):
             _fail(op, f"expected {name} of 1 dimension and dtype int32 or int64, got {made.ndim} and {made.dtype}")
         return made if device is None else made.to(device)
 
-    crow, col = index("crow_indices", crow_indices), index("col_indices", col_indices)
-    if not isinstance(values, Tensor):
-        values = lucid.tensor(values, dtype=dtype, device=device)
-    elif dtype is not None or device is not None:
-        values = values.to(device=device, dtype=dtype)
-    if crow.dtype != col.dtype:
-        _fail(op, f"crow_indices and col_indices must have the same dtype, got {crow.dtype} and {col.dtype}")
-    if values.ndim != 1 or values.shape[0] != col.shape[0]:
-        _fail(op, f"expected one value for each of {col.shape[0]} columns, got shape {list(values.shape)}")
-    pointers, columns = crow.tolist(), col.tolist()
-    rising = all(a <= b for a, b in pairwise(pointers))
-    if not pointers or pointers[0] != 0 or pointers[-1] != len(columns) or not rising:
-        _fail(op, f"crow_indices must rise from 0 to nnz={len(columns)}, got {pointers[:8]}")
+    (starts, places), values = names, parts[2]
+    pointers, indices = index(starts, parts[0]), index(places, parts[1])
+    if pointers.dtype != indices.dtype:
+        _fail(op, f"{starts} and {places} must have the same dtype, got {pointers.dtype} and {indices.dtype}")
+    if len({pointers.device, indices.device, values.device}) > 1:
+        _fail(op, f"the parts are on {pointers.device}, {indices.device} and {values.device}; move them to one device")
+    n = int(indices.shape[0])
+    if int(values.shape[0]) != n:
+        _fail(op, f"expected one value for each of {n} {places}, got shape {list(values.shape)}")
+    lines = int(pointers.shape[0]) - 1
+    ends = [int(pointers[0]), int(pointers[-1])] if lines >= 0 else []
+    if ends != [0, n] or not bool((pointers[1:] >= pointers[:-1]).all()):
+        _fail(op, f"{starts} must rise from 0 to nnz={n}, got {pointers[:8].tolist()}")
+    least, most = (int(indices.min()), int(indices.max())) if n else (0, -1)
     if size is None:
-        size = (len(pointers) - 1, max(columns, default=-1) + 1)
-    if len(size) != 2 or size[0] != len(pointers) - 1:
-        _fail(op, f"expected size (n, m) with n = {len(pointers) - 1} rows of crow_indices, got {tuple(size)}")
-    if any(not 0 <= c < size[1] for c in columns):
-        _fail(op, f"a column is out of range for size {tuple(size)}")
-    starts = set(pointers)
-    if any(a >= b and i + 1 not in starts for i, (a, b) in enumerate(pairwise(columns))):
-        _fail(op, "columns must rise within each row, each once")
-    if requires_grad:
-        values = values.detach().requires_grad_()
-    return SparseCsrTensor.make(crow, col, values, (int(size[0]), int(size[1])))
+        size = (lines, most + 1)
+    if len(size) != 2 or size[0] != lines:
+        _fail(op, f"expected the sizes of a matrix that fit {lines} + 1 {starts}, got {tuple(size)} of it")
+    if least < 0 or most >= size[1]:
+        _fail(op, f"{places} must be in the range of 0 to {size[1] - 1}, got {least} to {most}")
+    if n > 1:
+        first = lucid.zeros(n + 1, dtype=lucid.bool, device=indices.device)
+        first[pointers.long()] = True
+        if not bool(((indices[1:] > indices[:-1]) | first[1:-1]).all()):
+            _fail(op, f"{places} must rise between two of {starts}, each once")
+    return SparseCsrTensor.make(pointers, indices, values, (int(size[0]), int(size[1])))
 
 
 def to_sparse_csr(x: Tensor, dense_dim: int | None = None) -> SparseCsrTensor:
@@ -312,6 +348,16 @@ def _sum(func: Any, input: Any, dim: Any = None, keepdim: bool = False, *, dtype
     if dim is None:
         return input._kept.sum(dtype=dtype)  # type: ignore[no-any-return]
     return input.to_dense().sum(dim, keepdim, dtype=dtype)  # type: ignore[no-any-return]
+
+
+@RULES.add("linear")
+def linear_of(func: Any, input: Any, weight: Any, bias: Any = None) -> Any:
+    """`input @ weight.T + bias` of a sparse weight."""
+    if hasattr(input, "_named_parts"):
+        return func(input.to_dense(), weight, bias)
+    flat = input.reshape(-1, input.shape[-1]) if input.ndim != 2 else input
+    made = (weight @ flat.t()).t().reshape(*input.shape[:-1], weight.shape[0])
+    return made if bias is None else made + bias
 
 
 @RULES.add("select", "getitem")

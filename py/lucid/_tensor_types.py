@@ -78,7 +78,15 @@ BoolTensor = _of("Bool")
 ComplexFloatTensor = _of("ComplexFloat")
 ComplexDoubleTensor = _of("ComplexDouble")
 
-_TYPES: dict[DType, str] = {dtype: f"{short}Tensor" for short, dtype in CLASSES.items()}
+# Newer dtypes have names, but no classes.
+_NEWER = {
+    "UInt16": _C.uint16,
+    "UInt32": _C.uint32,
+    "UInt64": _C.uint64,
+    "Float8_e4m3fn": _C.float8_e4m3fn,
+    "Float8_e5m2": _C.float8_e5m2,
+}
+_TYPES: dict[DType, str] = {dtype: f"{short}Tensor" for short, dtype in (CLASSES | _NEWER).items()}
 
 
 def name_of(dtype: DType, device: str) -> str:

@@ -162,6 +162,8 @@ class _Comparison:
         if a.device != e.device:
             a, e = a.cpu(), e.cpu()
         dtype = lucid.promote_types(a.dtype, e.dtype)
+        if dtype in (lucid.float8_e4m3fn, lucid.float8_e5m2):
+            dtype = lucid.float32
         a, e = a.to(dtype), e.to(dtype)
         same = lucid.isclose(a, e, rtol=rtol, atol=atol, equal_nan=self.equal_nan)
         if same.all():

@@ -87,7 +87,7 @@ impl Nested {
             }
             self.enter(py, depth, parts.len())?;
             if parts.is_empty() {
-                self.note(lucid::default_dtype());
+                self.note(py, lucid::default_dtype())?;
             }
             return parts.iter().try_for_each(|p| self.gather(p, depth + 1));
         }
@@ -101,7 +101,7 @@ impl Nested {
                 sizes += 1;
             }
             self.check_leaf(py, sizes)?;
-            self.note(t.dtype());
+            self.note(py, t.dtype())?;
             if t.requires_grad() && t.numel() > 0 {
                 crate::tensor::warn_of_number(py)?;
             }
@@ -129,10 +129,11 @@ impl Nested {
             },
         };
         self.check_leaf(py, depth)?;
-        self.note(match (&item, &self.large) {
+        let dtype = match (&item, &self.large) {
             (Scalar::Float(_), Some(_)) if obj.is_instance_of::<PyInt>() => DType::I64,
             _ => dtype_of_number(obj, item),
-        });
+        };
+        self.note(py, dtype)?;
         self.items.push(item);
         Ok(())
     }
@@ -140,7 +141,7 @@ impl Nested {
     /// Takes an element of that dtype.
     fn leaf(&mut self, py: Python<'_>, depth: usize, item: Scalar, dtype: DType) -> PyResult<()> {
         self.check_leaf(py, depth)?;
-        self.note(dtype);
+        self.note(py, dtype)?;
         self.items.push(item);
         Ok(())
     }
@@ -218,10 +219,12 @@ impl Nested {
     }
 
     /// Takes an element's dtype into account: what brings its own is promoted with those of Python's numbers.
-    fn note(&mut self, dtype: DType) {
-        if self.dtype != Some(dtype) {
-            self.dtype = Some(self.dtype.map_or(dtype, |d| d.promote(dtype)));
+    fn note(&mut self, py: Python<'_>, dtype: DType) -> PyResult<()> {
+        if self.wanted.is_none() && self.dtype != Some(dtype) {
+            let seen = self.dtype.map_or(Ok(dtype), |seen| seen.promote(dtype));
+            self.dtype = Some(seen.map_err(|e| errors::raise(py, &e))?);
         }
+        Ok(())
     }
 }
 
@@ -357,7 +360,21 @@ pub fn tensor_of(data: &Bound<'_, PyAny>, dtype: Option<DType>, device: Option<D
         true => errors::type_error(py, format!("tensor(): a complex number is no element of {dtype}")),
         false => errors::runtime_error(py, format!("value cannot be converted to type {dtype} without overflow")),
     };
-    if dtype.is_integral() && dtype != DType::Bool && dtype != DType::U64 {
+    if dtype == DType::U64 {
+        let integers = nested.items.iter().all(|s| s.category() <= Category::Integer);
+        return match nested.items.iter().any(|s| matches!(s, Scalar::Int(..0))) {
+            _ if nested.large.is_some() => {
+                Err(errors::overflow_error(py, "tensor(): int too big to convert to uint64"))
+            }
+            _ if !integers => Err(errors::type_error(py, "tensor(): an integer is required for uint64")),
+            true => Err(errors::overflow_error(py, "tensor(): can't convert a negative int to uint64")),
+            false => {
+                let items: Vec<u64> = nested.items.iter().map(|s| s.to_u64()).collect();
+                engine_call::op(py, items.len(), || Tensor::from_slice(&items, &nested.shape, device))
+            }
+        };
+    }
+    if dtype.is_integral() && dtype != DType::Bool {
         let wide = nested.items.iter().find(|s| matches!(s, Scalar::Wide(_)));
         if let Some(wide) = nested.large.or_else(|| wide.map(ToString::to_string)) {
             return Err(errors::value_error(py, format!("tensor(): {wide} does not fit into 64 bits")));

@@ -158,8 +158,7 @@ impl PyTensor {
     }
 
     /// The elements that are not zero as a sparse tensor that indexes the first `sparse_dim` dimensions, all unless said;
-    /// itself where it is sparse. Evaluates. `layout` may be `lucid.sparse_coo` alone; the other arguments are for PyTorch's
-    /// compressed layouts.
+    /// itself where it is sparse. Evaluates. A matrix in the compressed layout that `layout` names.
     #[doc = lucid::op_doc!(python tensor_to_sparse)]
     #[pyo3(signature = (sparse_dim=None, *, layout=None, blocksize=None, dense_dim=None))]
     fn to_sparse<'py>(
@@ -169,10 +168,13 @@ impl PyTensor {
         blocksize: Option<&Bound<'py, PyAny>>,
         dense_dim: Option<i64>,
     ) -> Object<'py> {
+        if let Some(layout) = layout.filter(|l| l.get().0.starts_with("sparse_") && l.get().0 != "sparse_coo") {
+            let made = slf.py().import("lucid._sparse_compressed")?.getattr("in_layout")?;
+            return made.call1(("to_sparse", slf, layout, blocksize));
+        }
         if blocksize.is_some() || dense_dim.is_some() || layout.is_some_and(|l| l.get().0 != "sparse_coo") {
-            let why =
-                "to_sparse: the layout is lucid.sparse_coo, which takes no blocksize and no dense_dim; say how many \
-                       dimensions are indexed with sparse_dim";
+            let why = "to_sparse: lucid.sparse_coo takes no blocksize and no dense_dim; say how many dimensions are \
+                       indexed with sparse_dim";
             return Err(errors::runtime_error(slf.py(), why.to_string()));
         }
         let dim = sparse_dim.map(|d| usize::try_from(d).unwrap_or(usize::MAX));

@@ -64,6 +64,7 @@ TABLE: dict[str, Tolerance] = {
     "float16": Tolerance(1e-2, 1e-2, "a few ops of float16, which has 11 bits"),
     "float16 rounding": Tolerance(1e-3, 1e-3, "one op of float16"),
     "bfloat16": Tolerance(1e-2, 1e-2, "one op of bfloat16, which has 8 bits"),
+    "float8": Tolerance(0.13, 1e-6, "one rounding to a float of 8 bits, of which 2 or 3 are precision"),
     "one rounding of float32": Tolerance(1.01 * 2e-6, 1e-6, "a long sum that is rounded once, in float32"),
     "one rounding of float16": Tolerance(1.01 * 2.0**-11, 1e-6, "a long sum that is rounded once, to float16"),
     "one rounding of bfloat16": Tolerance(1.01 * 2.0**-8, 1e-6, "a long sum that is rounded once, to bfloat16"),

@@ -11,7 +11,7 @@ macro_rules! contract_ops {
             /// The product of matrices, with PyTorch's rules: vectors get a dimension that is dropped again, leading
             /// dimensions broadcast.
             method matmul(other: Tensor) -> Tensor {
-                amp: Low, dtypes: NUMERIC, result: Same,
+                amp: Low, dtypes: NUMERIC.and(DTypes::FLOAT8), result: Same,
                 primitive: MatMul { columns: [bool; 2] }, saves: Cross,
                 gradient: |c, g| [
                     in_layout(columns[0], g, &adjoint(&c.x(1)?)?),
@@ -35,14 +35,14 @@ macro_rules! contract_ops {
             }
             /// The product of two matrices.
             method mm(mat2: Tensor) -> Tensor {
-                amp: Low, dtypes: NUMERIC, result: Same,
+                amp: Low, dtypes: NUMERIC.and(DTypes::FLOAT8), result: Same,
                 run: of_rank["mm", 2, 2], node: "mm",
                 samples: ["N(3, 4), N(4, 5)"],
                 example: ["assert_close(tensor([[1.0, 2.0]])?.mm(&tensor([[3.0], [4.0]])?)?, [[11.0]]);"],
             }
             /// The products of two batches of matrices.
             method bmm(mat2: Tensor) -> Tensor {
-                amp: Low, dtypes: NUMERIC, result: Same,
+                amp: Low, dtypes: NUMERIC.and(DTypes::FLOAT8), result: Same,
                 run: bmm_body,
                 samples: ["N(2, 3, 4), N(2, 4, 5)"],
                 example: [
@@ -52,7 +52,7 @@ macro_rules! contract_ops {
             }
             /// The product of a matrix and a vector.
             method mv(vec: Tensor) -> Tensor {
-                amp: LowGpu, dtypes: NUMERIC, result: Same,
+                amp: LowGpu, dtypes: NUMERIC.and(DTypes::FLOAT8), result: Same,
                 run: of_rank["mv", 2, 1],
                 samples: ["N(3, 4), N(4)"],
                 example: ["assert_close(tensor([[1.0, 2.0], [3.0, 4.0]])?.mv(&tensor([10.0, 1.0])?)?, [12.0, 34.0]);"],

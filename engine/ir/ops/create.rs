@@ -43,7 +43,7 @@ macro_rules! create_ops {
         }
         /// Ones on the diagonal of an `n` by `m` (by default `n`) matrix, zeros elsewhere.
         function eye(n: Int, m: SomeInt = None; dtype: OptDtype = None, device: OptDevice = None) -> Tensor {
-            call: creates, dtypes: COMPUTED.and(DTypes::FLOAT8), result: Own,
+            call: creates, dtypes: ALL, result: Own,
             primitive: Eye, gradient: none,
             run: eye_body,
             samples: ["3", "2, 4", "4, 2"],

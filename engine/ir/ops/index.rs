@@ -198,14 +198,14 @@ macro_rules! index_ops {
         }
         /// The lower triangle of the last two dimensions, zero above diagonal `diagonal`.
         method tril(diagonal: Int = 0) -> Tensor {
-            in_place: body, dtypes: COMPUTED, result: Same,
+            in_place: body, dtypes: ALL, result: Same,
             run: tril_body[Target::Copy],
             samples: ["N(3, 4)", "N(2, 3, 3), -1"],
             example: ["assert_close(tensor([[1, 2], [3, 4]])?.tril(0)?, [[1, 0], [3, 4]]);"],
         }
         /// The upper triangle of the last two dimensions, zero below diagonal `diagonal`.
         method triu(diagonal: Int = 0) -> Tensor {
-            in_place: body, dtypes: COMPUTED, result: Same,
+            in_place: body, dtypes: ALL, result: Same,
             run: triu_body[Target::Copy],
             samples: ["N(3, 4)", "N(2, 3, 3), 1"],
             example: ["assert_close(tensor([[1, 2], [3, 4]])?.triu(1)?, [[0, 2], [0, 0]]);"],

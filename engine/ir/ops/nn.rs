@@ -139,7 +139,7 @@ macro_rules! nn_ops {
     ($cb:ident) => { $crate::rows! { $cb "nn" NnOp :
         /// `input @ weight.T + bias`: (…, in) with (out, in) and (out).
         function linear(input: Tensor, weight: Tensor, bias: OptTensor = None) -> Tensor {
-            amp: Low, dtypes: NUMERIC, result: Same,
+            amp: Low, dtypes: NUMERIC.and(DTypes::FLOAT8), result: Same,
             primitive: Linear, saves: Cross,
             gradient: |c, g| [
                 g.matmul(&c.x(1)?),

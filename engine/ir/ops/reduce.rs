@@ -169,7 +169,7 @@ macro_rules! reduce_ops {
         }
         /// The number of elements that are not zero, over `dim` (all by default).
         method count_nonzero(dim: OptDims = None) -> Tensor {
-            out: none, flags: [no_gradient], dtypes: COMPUTED, result: Index,
+            out: none, flags: [no_gradient], dtypes: ALL, result: Index,
             run: count_nonzero_body,
             samples: ["I(0, 2, 3, 4)", "I(0, 2, 3, 4), 1"],
             example: ["assert_close(tensor([[0, 1], [2, 3]])?.count_nonzero(Some(&[1]))?, [1, 2]);"],

@@ -14,7 +14,7 @@ import lucid
 from lucid import Tensor
 from lucid._C import device as Device
 from lucid._C import dtype as DType
-from lucid._dtypes import CLASSES
+from lucid._dtypes import CLASSES, dtypes
 from lucid.serialization._errors import UnpicklingError
 from lucid.serialization._unpickle import Budget, counted
 
@@ -320,19 +320,25 @@ def _build_ordered(made: OrderedDict[Any, Any], state: Any) -> None:
 
 
 def _layout(name: Any) -> Any:
-    layouts = {"torch.strided": lucid.strided, "torch.sparse_coo": lucid.sparse_coo}
-    found = layouts.get(name) if type(name) is str else None
-    if found is None:
-        raise UnpicklingError(f"tensors of layout {name!r} are not read; only strided and sparse_coo ones are")
-    return found
+    layouts = ("strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr")
+    if type(name) is not str or name.removeprefix("torch.") not in layouts:
+        raise UnpicklingError(f"tensors of layout {name!r} are not read; those of {', '.join(layouts)} are")
+    return getattr(lucid, name.removeprefix("torch."))
 
 
 @counted
 def _rebuild_sparse(layout: Any, parts: Any, *, budget: Budget | None = None) -> Tensor:
-    if layout is not lucid.sparse_coo or type(parts) is not tuple or len(parts) not in (3, 4):
+    makers: dict[Any, Callable[..., Tensor]] = {
+        lucid.sparse_csr: lucid.sparse_csr_tensor,
+        lucid.sparse_csc: lucid.sparse_csc_tensor,
+        lucid.sparse_bsr: lucid.sparse_bsr_tensor,
+    }
+    compressed = makers.get(layout) if isinstance(layout, lucid.layout) else None
+    known = compressed is not None or layout is lucid.sparse_coo
+    if not known or type(parts) is not tuple or len(parts) not in ((4,) if compressed else (3, 4)):
         raise UnpicklingError("a sparse tensor is made of something else than indices, values and a size")
-    indices, values, size = parts[:3]
-    for part in (indices, values):
+    tensors, size = (parts[:3], parts[3]) if compressed else (parts[:2], parts[2])
+    for part in tensors:
         if type(part) is not Tensor or part.is_sparse:
             raise UnpicklingError("a sparse tensor's indices and values are not dense tensors")
         # Looking at the indices takes memory, which an expanded tensor could make as large as it says.
@@ -340,6 +346,12 @@ def _rebuild_sparse(layout: Any, parts: Any, *, budget: Budget | None = None) ->
             raise UnpicklingError("a sparse tensor's indices or values are larger than their storage")
         if budget is not None:
             budget.charge(4 * part.nbytes)
+    if compressed is not None:
+        try:
+            return compressed(*tensors, _ints(size, "size"))
+        except (lucid.errors.RuntimeError, lucid.errors.ValueError, lucid.errors.IndexError) as e:
+            raise UnpicklingError(f"a sparse tensor's parts do not fit together: {e}") from None
+    indices, values = tensors
     if indices.dtype is not lucid.int64 or indices.device != values.device:
         raise UnpicklingError(f"a sparse tensor's indices are {indices.dtype}, not int64, or on another device")
     try:
@@ -351,7 +363,7 @@ def _rebuild_sparse(layout: Any, parts: Any, *, budget: Budget | None = None) ->
 
 
 def _dtypes() -> dict[str, DType]:
-    return {repr(d).removeprefix("lucid."): d for d in STORAGES.values()}
+    return {repr(d).removeprefix("lucid."): d for d in dtypes}
 
 
 ALLOWED: dict[str, Any] = {

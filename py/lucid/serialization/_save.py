@@ -109,7 +109,10 @@ class _Pickler(pickle._Pickler):
             return _REBUILD_UNTYPED, (*args, _Global("torch", repr(tensor.dtype).removeprefix("lucid.")))
         return _REBUILD, args
 
-    def _sparse(self, tensor: Tensor) -> tuple[Any, tuple[Any, ...]]:
+    def _sparse(self, tensor: Any) -> tuple[Any, tuple[Any, ...]]:
+        if hasattr(tensor, "_named_parts"):
+            parts = tuple(part.detach() for _, part in tensor._named_parts())
+            return _REBUILD_SPARSE, (tensor.layout, (*parts, lucid.Size(tensor.shape)))
         tensor = tensor.detach()
         parts = (tensor._indices(), tensor._values(), lucid.Size(tensor.shape), tensor.is_coalesced())
         return _REBUILD_SPARSE, (tensor.layout, parts)
@@ -134,6 +137,9 @@ class _Pickler(pickle._Pickler):
 
     def _reduce_tensor(self, obj: Tensor) -> Any:
         kind = type(obj)
+        if hasattr(kind, "_named_parts"):
+            # A compressed layout: the attributes are its parts.
+            return self._sparse(obj)
         state = dict(obj.__dict__)
         if kind is Tensor and obj._backward_hooks:
             warn_if_has_hooks(obj)

@@ -2,7 +2,7 @@
 
 use super::{wrap, PyTensor};
 use crate::{engine_call, errors, overrides};
-use lucid::{Scalar, Tensor};
+use lucid::{with_dtype, Scalar, Tensor};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyComplex, PyList};

@@ -140,7 +140,7 @@ def test_models_and_optimizers_move_over(tmp_path: Path) -> None:
 def test_what_torch_has_and_this_has_not() -> None:
     for theirs, words in (
         (torch.ones(2, dtype=torch.float8_e8m0fnu), "float8_e8m0fnu"),
-        (torch.eye(2).to_sparse_csr(), "sparse"),
+        (torch.eye(2).to_sparse_bsc((1, 1)), "sparse"),
         (torch.nn.Linear(1, 1), "Linear"),
     ):
         file = io.BytesIO()
