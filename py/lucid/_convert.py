@@ -38,20 +38,11 @@ _FORMATS = {
     "Zd": _C.complex128,
 }
 _NUMPY = {
-    "float64": _C.float64,
-    "float32": _C.float32,
-    "float16": _C.float16,
-    "complex64": _C.complex64,
-    "complex128": _C.complex128,
-    "int64": _C.int64,
-    "int32": _C.int32,
-    "int16": _C.int16,
-    "int8": _C.int8,
-    "uint16": _C.uint16,
-    "uint32": _C.uint32,
-    "uint64": _C.uint64,
-    "uint8": _C.uint8,
-    "bool": _C.bool,
+    name: getattr(_C, name)
+    for name in (
+        *("float64", "float32", "float16", "complex64", "complex128", "int64", "int32", "int16", "int8"),
+        *("uint16", "uint32", "uint64", "uint8", "bool"),
+    )
 }
 
 
