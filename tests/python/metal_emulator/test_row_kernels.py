@@ -1,4 +1,4 @@
-"""Kernels over rows, columns, windows and single elements, in both languages and three dtypes, against the CPU device."""
+"""Kernels over rows, columns, windows and single elements, in both languages and three dtypes, against the CPU."""
 
 from __future__ import annotations
 
