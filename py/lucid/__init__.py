@@ -224,6 +224,7 @@ _PACKAGES = {
     "__config__",
     "_dynamo",
     "_higher_order_ops",
+    "_inductor",
     "accelerator",
     "amp",
     "ao",

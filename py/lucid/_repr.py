@@ -15,6 +15,7 @@ from typing import Any
 from lucid import _C
 from lucid._C import Tensor
 from lucid._grad_mode import no_grad
+from lucid._warnings import warn_once
 
 
 @dataclasses.dataclass
@@ -49,11 +50,12 @@ def set_printoptions(
         threshold (float, optional): the number of elements above which a tensor is summarised. Default: 1000 at first.
         edgeitems (int, optional): how many elements a summary shows at each end of a dimension. Default: 3 at first.
         linewidth (int, optional): characters of a line. Default: 80 at first.
-        profile (str, optional): "default", "short" or "full", which is set before the rest.
+        profile (str, optional): "default", "short" or "full", which is set before the rest; another one sets nothing,
+            with one warning.
         sci_mode (bool, optional): whether floats print in scientific notation. Default: None, the values decide.
 
     Raises:
-        ValueError: another profile, or a number that is no int of at least 0.
+        ValueError: a number that is no int of at least 0.
 
     Example:
         >>> lucid.set_printoptions(precision=2)
@@ -64,9 +66,11 @@ def set_printoptions(
     global _options
     options = dataclasses.replace(_options)
     if profile is not None:
-        if profile not in _PROFILES:
-            raise ValueError(f"expected one of {', '.join(_PROFILES)} as the profile, got {profile!r}")
-        options = _Options(*_PROFILES[profile])
+        if profile in _PROFILES:
+            options = _Options(*_PROFILES[profile])
+        else:
+            why = f"set_printoptions: there are the profiles {', '.join(_PROFILES)}; {profile!r} sets nothing"
+            warn_once(f"profile {profile!r}", why)
     if precision is not None:
         options.precision = precision
     if threshold is not None:

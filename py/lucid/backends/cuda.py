@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 import lucid
 from lucid import _gpu
 from lucid._warnings import warn_once
@@ -20,6 +23,7 @@ __all__ = [
     "math_sdp_enabled",
     "matmul",
     "mem_efficient_sdp_enabled",
+    "sdp_kernel",
 ]
 
 #: Which of PyTorch's implementations of attention are on: kept and read back. Attention has one a device here.
@@ -151,3 +155,40 @@ def allow_fp16_bf16_reduction_math_sdp(enabled: bool) -> None:
 def is_flash_attention_available() -> bool:
     """Whether PyTorch's FlashAttention is there: `False`."""
     return False
+
+
+@contextlib.contextmanager
+def sdp_kernel(
+    enable_flash: bool = True, enable_math: bool = True, enable_mem_efficient: bool = True, enable_cudnn: bool = True
+) -> Iterator[None]:
+    """A block with these switches of attention: the older name of `nn.attention.sdpa_kernel`, as a warning says.
+
+    Differences from PyTorch: each device has one implementation, which is used whatever is chosen; a warning says so
+    once.
+
+    Args:
+        enable_flash (bool, default: True): whether FlashAttention is on.
+        enable_math (bool, default: True): whether the composition of ops is on.
+        enable_mem_efficient (bool, default: True): whether memory-efficient attention is on.
+        enable_cudnn (bool, default: True): whether cuDNN's attention is on.
+
+    Returns:
+        context manager: the block.
+
+    Example:
+        >>> with lucid.backends.cuda.sdp_kernel(enable_flash=False):
+        ...     print(lucid.backends.cuda.flash_sdp_enabled())
+        False
+    """
+    from lucid.nn.attention import SDPBackend, sdpa_kernel
+
+    why = "`lucid.backends.cuda.sdp_kernel()` is deprecated. Please use `lucid.nn.attention.sdpa_kernel()` instead."
+    warn_once("sdp_kernel", why, FutureWarning)
+    switches = (
+        (enable_flash, SDPBackend.FLASH_ATTENTION),
+        (enable_math, SDPBackend.MATH),
+        (enable_mem_efficient, SDPBackend.EFFICIENT_ATTENTION),
+        (enable_cudnn, SDPBackend.CUDNN_ATTENTION),
+    )
+    with sdpa_kernel([backend for on, backend in switches if on]):
+        yield

@@ -130,17 +130,18 @@ def _parser() -> argparse.ArgumentParser:
     add("rdzv-backend", default="static", choices=["static", "c10d"], help="accepted; the store is the rendezvous")
     add("rdzv-endpoint", default=None, help="host:port instead of --master-addr and --master-port")
     add("rdzv-id", default=None, help="the job's name")
-    add("rdzv-conf", default="", help="accepted; there is nothing to configure")
+    add("rdzv-conf", default="", help="ignored with a warning: there is nothing to configure")
     add("local-addr", default=None, help="the address that this machine's processes listen at")
     add("role", default="default", help="the processes' role, in ROLE_NAME")
-    add("start-method", default="spawn", choices=["spawn", "fork", "forkserver"], help="accepted; a process is spawned")
+    methods = ["spawn", "fork", "forkserver"]
+    add("start-method", default="spawn", choices=methods, help="processes are spawned; another gives a warning")
     add("log-dir", default=None, help="a folder for each rank's output, besides the terminal")
     none = _streams("0")
     only = "output for the log folder alone: 1 stdout, 2 stderr, 3 both"
     p.add_argument("-r", "--redirects", type=_streams, default=none, help=only)
     p.add_argument("-t", "--tee", type=_streams, default=none, help="accepted; what is in the log folder is printed")
     add("local-ranks-filter", type=_ranks, default=None, help="print these local ranks' output alone, such as 0,1")
-    add("run-path", action="store_true", help="accepted; a script is run by runpy in any case")
+    add("run-path", action="store_true", help="a script is run by runpy, as it always is")
     p.add_argument("--standalone", action="store_true", help="one machine, free port")
     p.add_argument("-m", "--module", action="store_true", help="the program is a module, as with python -m")
     add("no-python", action="store_true", help="the program is run as it is")
@@ -396,6 +397,12 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     parser = _parser()
     args = parser.parse_args(argv)
+    for option, given, why in (
+        ("--start-method", args.start_method != "spawn" and args.start_method, "processes are always spawned"),
+        ("--rdzv-conf", args.rdzv_conf, "the store is the rendezvous, and has nothing to configure"),
+    ):
+        if given:
+            print(f"lucid.distributed.run: warning: {option} {given} has no effect: {why}", file=sys.stderr, flush=True)
     if args.hostfile:
         try:
             hosts = _hosts(args.hostfile)

@@ -122,3 +122,21 @@ def test_std_of_large_and_small_numbers(device: str) -> None:
 def test_var_does_not_overflow_before_its_result_does() -> None:
     x = lucid.tensor([1.5e19, -1.5e19] * 4)
     assert lucid.var(x, correction=0).item() == pytest.approx(2.25e38, rel=TABLE["few ops"].rtol)
+
+
+def test_switches_of_other_compilers_and_kernels_say_that_they_change_nothing() -> None:
+    script = """
+import warnings
+import lucid
+with warnings.catch_warnings(record=True) as given:
+    warnings.simplefilter("always")
+    lucid._inductor.config.coordinate_descent_tuning = True
+    lucid._inductor.config.triton.unique_kernel_names = True
+    with lucid.backends.cuda.sdp_kernel(enable_flash=False, enable_math=True):
+        on = lucid.backends.cuda.flash_sdp_enabled(), lucid.backends.cuda.math_sdp_enabled()
+assert on == (False, True) and lucid._inductor.config.coordinate_descent_tuning is True
+assert [w.category.__name__ for w in given] == ["UserWarning", "FutureWarning", "UserWarning"], given
+assert lucid.nn.attention.flex_attention.flex_attention and lucid.utils.data._utils.collate.default_collate
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -13,6 +13,7 @@ from typing import Any
 
 import lucid
 from lucid import Tensor, errors
+from lucid._warnings import warn_once
 from lucid.autograd import Function
 from lucid.autograd.graph import saved_tensors_hooks
 from lucid.distributed._state import ProcessGroup, default_group
@@ -254,10 +255,14 @@ class FSDPModule:
             unit.sync = bool(requires_gradient_sync)
 
     def set_requires_all_reduce(self, requires_all_reduce: bool, *, recurse: bool = True) -> None:
-        """Without effect: meshes of two dimensions, where gradients of replicas are summed, are not there."""
+        """Without effect, with one warning: meshes of two dimensions, where gradients of replicas are summed, are not
+        there."""
+        _without_effect("set_requires_all_reduce", "there are no replicas whose gradients are summed apart")
 
     def set_is_last_backward(self, is_last_backward: bool) -> None:
-        """Without effect: gradients are summed when a backward pass gives them, and nothing waits for the last."""
+        """Without effect, with one warning: gradients are summed when a backward pass gives them, and nothing waits for
+        the last."""
+        _without_effect("set_is_last_backward", "gradients are summed when a backward pass gives them")
 
     def set_reshard_after_forward(self, reshard_after_forward: bool, recurse: bool = True) -> None:
         """Whether the whole parameters are dropped after forward passes and gathered again in backward passes."""
@@ -265,10 +270,16 @@ class FSDPModule:
             unit.reshard = bool(reshard_after_forward)
 
     def set_modules_to_forward_prefetch(self, modules: list[Any]) -> None:
-        """Without effect: parameters are gathered when a forward pass needs them."""
+        """Without effect, with one warning: parameters are gathered when a forward pass needs them."""
+        _without_effect("set_modules_to_forward_prefetch", "parameters are gathered when a forward pass needs them")
 
     def set_modules_to_backward_prefetch(self, modules: list[Any]) -> None:
-        """Without effect: parameters are gathered when a backward pass needs them."""
+        """Without effect, with one warning: parameters are gathered when a backward pass needs them."""
+        _without_effect("set_modules_to_backward_prefetch", "parameters are gathered when a backward pass needs them")
+
+
+def _without_effect(name: str, why: str) -> None:
+    warn_once(f"fsdp {name}", f"{name} has no effect: {why}")
 
 
 def _cast(value: Any, dtype: lucid.dtype | None) -> Any:

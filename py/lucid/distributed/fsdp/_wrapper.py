@@ -8,6 +8,7 @@ from typing import Any
 
 import lucid
 from lucid import Tensor, errors
+from lucid._warnings import warn_once
 from lucid.distributed import _collectives as base
 from lucid.distributed._groups import get_world_size
 from lucid.distributed._state import ProcessGroup, default_group
@@ -66,7 +67,7 @@ class FullyShardedDataParallel(Module):
         param_init_fn (callable, optional): must be None: call `to_empty()` and initialize the module before.
         device_id (device or int, optional): a device to move the module to first.
         sync_module_states (bool, optional): whether buffers are copied from rank 0, too. Default: False.
-        forward_prefetch (bool, optional): accepted for PyTorch's sake.
+        forward_prefetch (bool, optional): without effect; True gives one warning.
         limit_all_gathers (bool, optional): accepted for PyTorch's sake.
         use_orig_params (bool, optional): accepted; parameters always keep their names and their number.
         ignored_states (iterable of Parameter or Module, optional): parameters that stay whole.
@@ -115,6 +116,8 @@ class FullyShardedDataParallel(Module):
     ) -> None:
         name = "FullyShardedDataParallel"
         super().__init__()
+        if forward_prefetch:
+            warn_once("fsdp forward_prefetch", f"{name}: parameters are gathered when they are needed, not before")
         strategy = sharding_strategy or api.ShardingStrategy.FULL_SHARD
         if strategy is api.ShardingStrategy.NO_SHARD:
             raise errors.NotImplementedError(f"{name}: NO_SHARD is nn.parallel.DistributedDataParallel")

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import importlib
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
+from lucid._absent import missing
 from lucid._warnings import warn_once
 from lucid.backends import cuda as _switches
 
@@ -65,3 +68,12 @@ def sdpa_kernel(backends: list[SDPBackend] | SDPBackend, set_priority: bool = Fa
         yield
     finally:
         _switches._sdp.update(former)
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """Loads `flex_attention` when it is first asked for."""
+        if name == "flex_attention":
+            return importlib.import_module("lucid.nn.attention.flex_attention")
+        raise missing(__name__, name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lucid._absent import teller
+from lucid.utils.data import _utils as _utils
 from lucid.utils.data._collate import collate as collate
 from lucid.utils.data._collate import default_collate as default_collate
 from lucid.utils.data._collate import default_collate_fn_map as default_collate_fn_map

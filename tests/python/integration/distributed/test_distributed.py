@@ -15,6 +15,7 @@ from pathlib import Path
 import lucid
 import lucid.distributed as dist
 import pytest
+from lucid.distributed.fsdp import fully_shard
 
 from tests.python.integration.distributed.launching import HERE, launch, succeeded
 
@@ -178,6 +179,14 @@ def test_one_process_and_a_file(tmp_path: Path) -> None:
         net = lucid.nn.parallel.DistributedDataParallel(lucid.nn.Linear(3, 1))
         net(x).sum().backward()
         assert net.module.weight.grad.tolist() == [[0.0, 1.0, 2.0]]
+        sharded = fully_shard(lucid.nn.Linear(3, 1))
+        with pytest.warns(UserWarning, match="has no effect") as given:
+            for _ in range(2):
+                sharded.set_is_last_backward(True)
+                sharded.set_requires_all_reduce(False)
+                sharded.set_modules_to_forward_prefetch([])
+                sharded.set_modules_to_backward_prefetch([])
+        assert len(given) == 4
     finally:
         dist.destroy_process_group()
     store = dist.FileStore(str(tmp_path / "store"))
@@ -246,6 +255,10 @@ def test_where_the_output_goes(tmp_path: Path) -> None:
         assert (tmp_path / f"logs/job/0/{rank}-stderr.log").read_text() == "err\n"
     done = launch(2, script, options=("--local-ranks-filter", "1", "--tee", "3", "--start-method", "spawn"))
     assert done.stdout == "[rank1]: out default\n" and done.stderr == "[rank1]: err\n"
+    done = launch(1, script, options=("--start-method", "fork", "--rdzv-conf", "timeout=900", "--run-path"))
+    warned = [line.split(" has no effect")[0] for line in done.stderr.splitlines() if "no effect" in line]
+    start = "lucid.distributed.run: warning: "
+    assert done.returncode == 0 and warned == [f"{start}--start-method fork", f"{start}--rdzv-conf timeout=900"]
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])

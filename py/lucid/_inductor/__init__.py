@@ -1,0 +1,5 @@
+"""Names of PyTorch's compiler of kernels, as `torch._inductor`: its settings. `lucid.compile` has its own compiler."""
+
+from __future__ import annotations
+
+from lucid._inductor import config as config
