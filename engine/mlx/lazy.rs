@@ -166,10 +166,10 @@ fn flush() -> Made<()> {
     }
     let mut arrays: Vec<&Array> = arrays.iter().filter(|a| !a.is_evaluated()).collect();
     if !arrays.is_empty() {
-        // What runs ahead of the device holds memory: no further than two budgets, of which the device has one to work on
-        // while the other is recorded.
+        // What runs ahead of a GPU holds memory: no further than two budgets, of which the GPU has one to work on while the
+        // other is recorded. MLX's CPU stream is not waited for: there a budget may take seconds.
         let before = BEFORE.try_with(|b| std::mem::take(&mut b.borrow_mut()[0])).ok().flatten();
-        if let Some(before) = before {
+        if let Some(before) = before.filter(|_| mlx_ffi::device::kind().is_ok_and(|kind| kind != Kind::Cpu)) {
             transforms::eval(&[&before])?;
         }
         // Done when all of this evaluation is, and holds no memory to speak of.
