@@ -12,11 +12,12 @@ BIN = $(VENV)/bin
 # The flavour of MLX: on Linux several wheels share one path, so one is chosen (mlx[cpu], mlx[cuda13], mlx[cuda12]).
 MLX_VERSION = 0.32.2
 OPENBLAS_VERSION = 0.3.34.481.3
+SEMVER_CHECKS_VERSION = 0.51.0
 MLX_EXTRA ?= $$(test "$$(uname -s)" = Darwin || echo '[cpu]')
 OPENBLAS_WHEEL = $$(test "$$(uname -s)" = Darwin || echo 'scipy-openblas32==$(OPENBLAS_VERSION)')
 
 .PHONY: help vendor venv venv-test build bench-ops develop stubs support run test test-fast lint fuzz wheel clean \
-	test-features test-packages hostile programs asan tsan ubsan miri valgrind \
+	test-features semver test-packages hostile programs asan tsan ubsan miri valgrind \
 	macos-wheel macos-check macos-check-if-cached arm64-test metal-check metal-tools accelerate-check accelerate-quick mac-report
 
 help:
@@ -24,6 +25,7 @@ help:
 	@echo 'make test       every test'
 	@echo 'make test-packages  timm, transformers, torchvision and others with Lucid in the place of PyTorch (docs/porting.md)'
 	@echo 'make test-features  the Rust crate without MLX, with every feature, and as docs.rs builds it'
+	@echo 'make semver     is the Rust interface one that its version allows? BASELINE=v0.1.0'
 	@echo 'make test-fast  the Rust tests and the quick Python ones'
 	@echo 'make develop    an incremental build of the extension, in place; slower kernels'
 	@echo 'make bench-ops  every op beside PyTorch, and what became slower than recorded'
@@ -129,9 +131,16 @@ FEATURES = CARGO_TARGET_DIR=target/features $(CARGO)
 test-features: vendor
 	MLX_DIR=/nonexistent $(FEATURES) test --no-default-features --package lucid --test without_gpu
 	$(FEATURES) test --package lucid --features image,llm --doc data::
-	DOCS_RS=1 MLX_DIR=/nonexistent OPENBLAS_DIR=/nonexistent $(FEATURES) doc --no-deps --package lucid --features image,llm
-	$(CARGO) package --no-verify --allow-dirty --package mlx-ffi --package lucid-core --package lucid-rows --package lucid-ir --package lucid-fft \
+	DOCS_RS=1 RUSTC_BOOTSTRAP=1 RUSTDOCFLAGS='--cfg docsrs -D warnings' MLX_DIR=/nonexistent OPENBLAS_DIR=/nonexistent \
+		$(FEATURES) doc --no-deps --package lucid --features image,llm
+	$(FEATURES) package --no-verify --allow-dirty --package mlx-ffi --package lucid-core --package lucid-rows --package lucid-ir --package lucid-fft \
 		--package lucid-cpu --package lucid-mlx --package lucid-derive --package lucid
+
+# Is the Rust interface one that its version allows? Beside the release before, a tag or a commit.
+BASELINE = v0.1.0
+semver: vendor
+	@$(CARGO) semver-checks --version >/dev/null 2>&1 || $(CARGO) install --locked cargo-semver-checks@$(SEMVER_CHECKS_VERSION)
+	DOCS_RS=1 $(CARGO) semver-checks --package lucid --baseline-rev $(BASELINE)
 
 # The loop while working, without PyTorch.
 test-fast: build

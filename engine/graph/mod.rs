@@ -34,8 +34,10 @@ mod contract;
 mod copy_elision;
 pub mod decompose;
 mod execute;
+#[cfg(feature = "safetensors")]
 mod file;
 mod fuse;
+#[cfg(feature = "safetensors")]
 mod json;
 pub mod luminal;
 pub mod passes;
@@ -56,6 +58,7 @@ pub use code::Template;
 pub use composite::{Composite, OnePass};
 pub use copy_elision::CopyElision;
 pub use execute::{set_fusing, Execution, Program};
+#[cfg(feature = "safetensors")]
 pub use file::{load, load_to, Exported, Extent, Spec, Symbol};
 pub use recorder::{is_recording, set_break_hook, Capture, Paused, Recorder, Recording};
 pub(crate) use recorder::{
