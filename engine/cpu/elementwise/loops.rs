@@ -17,7 +17,29 @@ use num_complex::{Complex32, Complex64};
 /// A kernel over two operands of one type.
 pub(crate) type F<'f, A, O> = F2<'f, A, A, O>;
 
+/// Are there elements, as a kernel takes them: row-major and of the result's shape? Then there is nothing to walk over, which
+/// is most of the time that an op of few elements takes.
+fn is_dense(x: &CpuArray, shape: &[usize]) -> bool {
+    x.shape() == shape && x.layout().is_contiguous() && !shape.contains(&0)
+}
+
+/// Elements as a kernel is given them: one alone is a value, as where it broadcasts.
+fn piece<T: Copy>(all: &[T], at: usize, len: usize) -> Arg<'_, T> {
+    match all {
+        [one] => Arg::Value(*one),
+        all => Arg::Slice(&all[at..at + len]),
+    }
+}
+
 pub(crate) fn apply1<A: Element, O: Element>(x: &CpuArray, grain: usize, f: &F1<A, O>) -> Result<CpuArray> {
+    if is_dense(x, x.shape()) {
+        let guard = x.read::<A>();
+        let own = x.slice(&guard);
+        return CpuArray::build(x.shape(), |out| {
+            for_chunks(out, 64, grain, |at, out| f(&own[at..at + out.len()], out));
+            Ok(())
+        });
+    }
     let x = x.packed()?;
     let guard = x.read::<A>();
     CpuArray::build(x.shape(), |out| {
@@ -33,6 +55,16 @@ pub(crate) fn apply2<A: Element, O: Element>(
     grain: usize,
     f: &F2<A, A, O>,
 ) -> Result<CpuArray> {
+    if is_dense(a, shape) && is_dense(b, shape) {
+        let (x, y) = (a.read::<A>(), b.read::<A>());
+        let (x, y) = (a.slice(&x), b.slice(&y));
+        return CpuArray::build(shape, |out| {
+            for_chunks(out, 64, grain, |at, out| {
+                f(piece(x, at, out.len()), piece(y, at, out.len()), out);
+            });
+            Ok(())
+        });
+    }
     let (a, b) = (a.packed()?, b.packed()?);
     let (x, y) = (a.read::<A>(), b.read::<A>());
     CpuArray::build(shape, |out| {
