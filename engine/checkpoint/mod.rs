@@ -71,11 +71,18 @@ fn named(path: &Path, _: Device) -> Result<StateDict> {
     Err(Error::file(path, "not a .pt file; safetensors files need the feature `safetensors` of the crate lucid"))
 }
 
-/// Puts the tensors under `root` into the state dict. Files can name an object in itself, so the depth is bounded.
+/// Puts the tensors under `root` into the state dict. Files can name an object in itself, so depth and number are bounded.
 fn flatten(objects: &[Object], root: usize, path: &Path, device: Device, state: &mut StateDict) -> Result<()> {
     const DEEPEST: usize = 100;
+    // What names a list twice, and that one another twice, would have names without end.
+    const MOST: usize = 1 << 20;
     let mut open = vec![(String::new(), root, 0)];
+    let mut seen = 0;
     while let Some((name, id, depth)) = open.pop() {
+        seen += 1;
+        if seen > MOST {
+            return Err(Error::file(path, format!("it has more than {MOST} names of objects")));
+        }
         if depth > DEEPEST {
             return Err(Error::file(path, format!("dictionaries are nested more than {DEEPEST} deep")));
         }

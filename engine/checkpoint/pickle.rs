@@ -292,9 +292,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn list(&self, id: usize) -> Result<Vec<Object>> {
+    /// The first objects of a tuple, as many as any call here takes.
+    fn list(&self, id: usize) -> Result<Vec<&Object>> {
         match &self.objects[id] {
-            Object::List(items) => Ok(items.iter().map(|&i| self.objects[i].clone()).collect()),
+            Object::List(items) => Ok(items.iter().take(8).map(|&i| &self.objects[i]).collect()),
             _ => self.bad("arguments are no tuple"),
         }
     }
@@ -306,10 +307,11 @@ impl<'a> Reader<'a> {
         let [Object::Text(_), Object::Global(class), Object::Text(key), ..] = &list[..] else {
             return self.bad("a storage is not described as PyTorch's are");
         };
-        if let Some(known) = self.storages.get(key) {
-            return self.push(Object::Storage(known.clone()));
+        if let Some(known) = self.storages.get(key).cloned() {
+            return self.push(Object::Storage(known));
         }
-        let dtype = match class.rsplit('.').next().unwrap_or(class) {
+        let (key, class) = (key.clone(), class.clone());
+        let dtype = match class.rsplit('.').next().unwrap_or(&class) {
             "FloatStorage" => DType::F32,
             "DoubleStorage" => DType::F64,
             "HalfStorage" => DType::F16,
@@ -327,7 +329,7 @@ impl<'a> Reader<'a> {
         let bytes = self.archive.read(&format!("{}data/{key}", self.folder))?;
         let count = bytes.len() / dtype.size();
         let made = Tensor::from_bytes(&bytes[..count * dtype.size()], &[count], dtype, Device::Cpu)?;
-        self.storages.insert(key.clone(), made.clone());
+        self.storages.insert(key, made.clone());
         self.push(Object::Storage(made))
     }
 
@@ -342,7 +344,10 @@ impl<'a> Reader<'a> {
         match leaf {
             "OrderedDict" => self.push(Object::Dict(Vec::new())),
             "_rebuild_parameter" | "_rebuild_parameter_with_state" => match list.first() {
-                Some(Object::Tensor(t)) => self.push(Object::Tensor(t.clone())),
+                Some(Object::Tensor(t)) => {
+                    let t = t.clone();
+                    self.push(Object::Tensor(t))
+                }
                 _ => self.bad("a parameter has no tensor"),
             },
             "_rebuild_tensor_v2" | "_rebuild_tensor" => {
@@ -354,9 +359,12 @@ impl<'a> Reader<'a> {
                 let made = made.map_err(|e| self.archive.damaged(&format!("a tensor of it: {e}")))?;
                 self.push(Object::Tensor(made))
             }
-            "Size" => match list.into_iter().next() {
-                Some(sizes) => self.push(sizes),
-                None => self.push(Object::List(Vec::new())),
+            "Size" => match &self.objects[arguments] {
+                Object::List(items) if !items.is_empty() => {
+                    self.stack.push(items[0]);
+                    Ok(())
+                }
+                _ => self.push(Object::List(Vec::new())),
             },
             _ => Err(Error::runtime(
                 "load",

@@ -48,6 +48,12 @@ pub fn numel(shape: &[usize]) -> usize {
     shape.iter().fold(1, |product, &n| product.saturating_mul(n))
 }
 
+/// The product of sizes; the largest number there is where it overflows.
+#[inline]
+pub fn product(sizes: impl IntoIterator<Item = usize>) -> usize {
+    sizes.into_iter().fold(1, usize::saturating_mul)
+}
+
 /// An error where a tensor of these sizes would have more elements than can be counted.
 #[inline]
 pub fn countable(op: &'static str, shape: &[usize]) -> Result<()> {

@@ -44,7 +44,7 @@ impl Channels {
     /// Of a row-major array, whose second dimension counts the rows.
     pub(super) fn second(shape: &[usize]) -> Channels {
         let size = |i: usize| shape.get(i).copied().unwrap_or(1);
-        Channels { pieces: size(0), rows: size(1), len: shape.iter().skip(2).product() }
+        Channels { pieces: size(0), rows: size(1), len: crate::shape::product(shape.iter().skip(2).copied()) }
     }
 
     fn numel(&self) -> usize {

@@ -135,7 +135,7 @@ fn linear<T: Float>(inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
     let (n, k) = (w.shape()[0], w.shape()[1]);
     if x.layout().ndim() != 2 || matrix(&x.read::<T>(), x.layout()).is_none() {
         x = x.contiguous()?;
-        let rows = x.shape()[..x.layout().ndim() - 1].iter().product();
+        let rows = crate::shape::numel(&x.shape()[..x.layout().ndim() - 1]);
         let flat = Layout { shape: [rows, k][..].into(), strides: [k, 1][..].into(), offset: x.layout().offset };
         x = x.with_layout(flat);
     }
@@ -403,7 +403,7 @@ fn softmax_columns<T: Float, const LOG: bool>(x: &CpuArray, n: usize, inner: usi
 }
 
 fn softmax<T: Float, const LOG: bool>(x: &CpuArray, axis: usize) -> Result<CpuArray> {
-    let inner = x.shape()[axis + 1..].iter().product::<usize>();
+    let inner = crate::shape::numel(&x.shape()[axis + 1..]);
     if inner >= LANES && x.shape()[axis] > 0 {
         return softmax_columns::<T, LOG>(&x.contiguous()?, x.shape()[axis], inner);
     }

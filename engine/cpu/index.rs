@@ -257,9 +257,8 @@ fn strided_add<T: Element + scatter::ScatterReduce>(
 }
 
 fn concat<W: Word>(inputs: &[&CpuArray], axis: usize, shape: &[usize]) -> Result<CpuArray> {
-    let inner = numel(&shape[axis + 1..]);
-    let row = shape[axis] * inner;
-    let total: usize = inputs.iter().map(|x| x.numel()).sum();
+    let row = numel(&shape[axis..]);
+    let total = inputs.iter().fold(0, |sum: usize, x| sum.saturating_add(x.numel()));
     if total != numel(shape) {
         return Err(mismatch("cat", inputs));
     }
@@ -276,7 +275,7 @@ fn concat<W: Word>(inputs: &[&CpuArray], axis: usize, shape: &[usize]) -> Result
     let dense: Vec<CpuArray> = inputs.iter().map(|x| x.contiguous()).collect::<Result<_>>()?;
     let guards: Vec<_> = dense.iter().map(|x| x.read_words::<W>()).collect();
     let parts: Vec<(&[W], usize)> =
-        dense.iter().zip(&guards).map(|(x, guard)| (x.slice(guard), x.shape()[axis] * inner)).collect();
+        dense.iter().zip(&guards).map(|(x, guard)| (x.slice(guard), numel(&x.shape()[axis..]))).collect();
     CpuArray::build_words(shape, inputs[0].dtype(), |out| {
         threads::for_chunks(out, row, threads::GRAIN, |start, out| {
             for (i, mut out) in out.chunks_mut(row.max(1)).enumerate() {

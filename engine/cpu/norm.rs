@@ -42,7 +42,7 @@ pub fn affine_gradients(g: &CpuArray, x: &CpuArray, weight: &CpuArray, dims: usi
 fn row_of(shape: &[usize], dims: usize) -> Result<usize> {
     let lead = shape.len().checked_sub(dims);
     let lead = lead.ok_or_else(|| Error::shape("layer_norm", format!("there are no {dims} dimensions"), &[shape]))?;
-    Ok(shape[lead..].iter().product::<usize>().max(1))
+    Ok(crate::shape::numel(&shape[lead..]).max(1))
 }
 
 /// Mean and `1/σ²` of a row.

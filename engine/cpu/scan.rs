@@ -9,6 +9,7 @@ use super::simd::{accumulate, threads, Extreme, Map2, Sum};
 use super::CpuArray;
 use crate::dtype::{narrow, wide as widened, Element};
 use crate::fallible::{scratch, scratch_from};
+use crate::shape::numel;
 use crate::{DType, Error, Result};
 use lucid_ir::backend::Array;
 use lucid_ir::ops::scan::ScanOp;
@@ -42,7 +43,7 @@ impl<T, K> Copy for Running<T, K> {}
 
 /// Sizes before, along and behind the axis.
 fn split(shape: &[usize], axis: usize) -> (usize, usize, usize) {
-    (shape[..axis].iter().product(), shape[axis], shape[axis + 1..].iter().product())
+    (numel(&shape[..axis]), shape[axis], numel(&shape[axis + 1..]))
 }
 
 /// Rows that are scanned side by side, since each step of one waits for the one before.

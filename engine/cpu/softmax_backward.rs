@@ -133,7 +133,7 @@ fn down<T: Float>(g: &CpuArray, y: &CpuArray, [n, inner]: [usize; 2], log: bool)
 /// The gradient of softmax along a dimension, or of its logarithm, from that of the result `y`.
 pub fn softmax<T: Float>(g: &CpuArray, y: &CpuArray, axis: usize, log: bool) -> Result<CpuArray> {
     let rows = y.shape().get(axis).copied().unwrap_or(1);
-    let inner: usize = y.shape().iter().skip(axis + 1).product();
+    let inner = crate::shape::product(y.shape().iter().skip(axis + 1).copied());
     if inner >= 16 && (1..=TERMS).contains(&rows) {
         return down::<T>(g, y, [rows, inner], log);
     }

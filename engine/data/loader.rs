@@ -106,7 +106,7 @@ impl<D: Dataset> DataLoader<D> {
         let epoch = self.epoch.fetch_add(1, Ordering::Relaxed);
         let order = match self.seed {
             Some(seed) => permutation(n, seed.wrapping_add(epoch.wrapping_mul(0x9e37_79b9_7f4a_7c15)))?,
-            None => (0..n).collect(),
+            None => crate::fallible::collected(0..n)?,
         };
         let plan = Arc::new(Plan {
             dataset: self.dataset.clone(),
@@ -151,7 +151,7 @@ struct Plan<D: Dataset> {
 impl<D: Dataset> Plan<D> {
     fn make(&self, at: usize) -> Result<Batch<D>> {
         let start = at * self.batch_size;
-        let end = (start + self.batch_size).min(self.order.len());
+        let end = start.saturating_add(self.batch_size).min(self.order.len());
         let items = self.order[start..end].iter().map(|&i| self.dataset.get(i)).collect::<Result<Vec<_>>>()?;
         (self.collate)(items)
     }

@@ -4,6 +4,7 @@ use super::module::located;
 use super::options::{dtype_or_default, filled, options};
 use super::{init, Linear, Module, Place};
 use crate::ops::nn;
+use crate::shape::numel;
 use crate::{DType, Device, Error, Result, Tensor};
 
 /// Attention of several heads (Vaswani et al., 2017), with PyTorch's names: `in_proj_weight`, `in_proj_bias`, `out_proj`.
@@ -72,9 +73,10 @@ impl MultiheadAttentionOptions {
         if let Some(bias) = &out_proj.bias {
             init::zeros(bias)?;
         }
-        let in_proj_bias = self.bias.then(|| super::options::parameter(&[3 * e], 0.0, dtype, device)).transpose()?;
+        let in_proj_bias =
+            self.bias.then(|| super::options::parameter(&[numel(&[3, e])], 0.0, dtype, device)).transpose()?;
         Ok(MultiheadAttention {
-            in_proj_weight: same.then(|| weight(3 * e, e)).transpose()?,
+            in_proj_weight: same.then(|| weight(numel(&[3, e]), e)).transpose()?,
             q_proj_weight: alone(e)?,
             k_proj_weight: alone(k)?,
             v_proj_weight: alone(v)?,
@@ -239,7 +241,7 @@ impl MultiheadAttention {
         let mut total = match mask.attn_mask {
             None => None,
             Some(m) if m.shape() == [length, keys] => Some(additive(m, q)?),
-            Some(m) if m.shape() == [n * self.heads, length, keys] => {
+            Some(m) if m.shape() == [numel(&[n, self.heads]), length, keys] => {
                 let shape = [n as isize, self.heads as isize, length as isize, keys as isize];
                 Some(additive(m, q)?.reshape(&shape)?)
             }

@@ -4,6 +4,7 @@ use super::module::located;
 use super::options::{dtype_or_default, options, uniform};
 use super::{Forward, Module, Padding, PaddingMode, Place, Size};
 use crate::ops::conv;
+use crate::shape::numel;
 use crate::{DType, Device, Error, Result, Tensor};
 use smallvec::SmallVec;
 
@@ -58,7 +59,7 @@ fn parameters(
     dtype: Option<DType>,
     device: Device,
 ) -> Result<(Tensor, Option<Tensor>)> {
-    let (dtype, fan_in) = (dtype_or_default(dtype), shape[1..].iter().product::<usize>());
+    let (dtype, fan_in) = (dtype_or_default(dtype), numel(&shape[1..]));
     let bound = 1.0 / (fan_in.max(1) as f64).sqrt();
     let weight = uniform(shape, bound, dtype, device)?;
     Ok((weight, bias.then(|| uniform(&[out], bound, dtype, device)).transpose()?))

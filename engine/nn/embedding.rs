@@ -38,7 +38,8 @@ fn table(
     dtype: DType,
     device: Device,
 ) -> Result<(Tensor, Option<i64>)> {
-    let count = rows as i64;
+    let too_many = |_| Error::value("embedding", format!("num_embeddings must be below 2⁶³, got {rows}"));
+    let count = i64::try_from(rows).map_err(too_many)?;
     let padding = match padding {
         Some(i) if i < -count || i >= count => {
             let why = format!("padding_idx must be within num_embeddings {rows}, got {i}");

@@ -1,5 +1,6 @@
 //! Initial values, written into tensors in place and unseen by the tape: `torch.nn.init`.
 
+use crate::shape::numel;
 use crate::{no_grad, Error, Result, Tensor};
 
 /// Which side of a weight keeps the variance.
@@ -19,8 +20,8 @@ pub enum Fan {
 pub fn fans(weight: &Tensor) -> Result<(usize, usize)> {
     match weight.shape() {
         [out, inputs, window @ ..] => {
-            let field: usize = window.iter().product();
-            Ok((inputs * field, out * field))
+            let field = numel(window);
+            Ok((numel(&[*inputs, field]), numel(&[*out, field])))
         }
         shape => {
             let why = format!("fan in and fan out can not be computed for a tensor of shape {shape:?}");
@@ -103,7 +104,7 @@ pub fn eye(t: &Tensor) -> Result<()> {
 /// As [`fans`].
 pub fn xavier_uniform(t: &Tensor, gain: f64) -> Result<()> {
     let (inputs, outputs) = fans(t)?;
-    let bound = gain * (6.0 / (inputs + outputs).max(1) as f64).sqrt();
+    let bound = gain * (6.0 / inputs.saturating_add(outputs).max(1) as f64).sqrt();
     uniform(t, -bound, bound)
 }
 
@@ -113,7 +114,7 @@ pub fn xavier_uniform(t: &Tensor, gain: f64) -> Result<()> {
 /// As [`fans`].
 pub fn xavier_normal(t: &Tensor, gain: f64) -> Result<()> {
     let (inputs, outputs) = fans(t)?;
-    normal(t, 0.0, gain * (2.0 / (inputs + outputs).max(1) as f64).sqrt())
+    normal(t, 0.0, gain * (2.0 / inputs.saturating_add(outputs).max(1) as f64).sqrt())
 }
 
 /// He's uniform numbers (2015): ±gain · √(3 / fan); the gain is √2 before relu.

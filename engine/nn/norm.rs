@@ -4,6 +4,7 @@ use super::module::located;
 use super::options::{dtype_or_default, filled, options, parameter};
 use super::{Forward, Module, Place};
 use crate::ops::{norm, pool};
+use crate::shape::numel;
 use crate::{no_grad, DType, Device, Error, Result, Tensor};
 
 /// Scale and shift of `count` channels, where they are wanted.
@@ -192,7 +193,7 @@ impl<const N: usize> InstanceNorm<N> {
             let why = format!("expected input's channels to match num_features {}", self.options.num_features);
             return Err(Error::shape("instance_norm", why, &[x.shape()]));
         }
-        let space: usize = x.shape()[2..].iter().product();
+        let space = numel(&x.shape()[2..]);
         if self.training && space <= 1 {
             let why = "expected more than 1 spatial element when training";
             return Err(Error::shape("instance_norm", why, &[x.shape()]));

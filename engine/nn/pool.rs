@@ -2,7 +2,9 @@
 
 use super::module::located;
 use super::{Forward, Module, Place, Size};
+use crate::fallible::collected;
 use crate::ops::{index, pool, sort};
+use crate::shape::numel;
 use crate::{Error, Result, Tensor};
 
 fn no_such<T>(n: usize) -> Result<T> {
@@ -196,12 +198,13 @@ impl<const N: usize> MaxUnpool<N> {
             let lead = x.ndim() - N;
             let mut space = [0i64; N];
             for (i, size) in space.iter_mut().enumerate() {
-                let own = x.shape()[lead + i] as i64;
-                *size = (own - 1) * stride.0[i] + self.kernel_size.0[i] - 2 * self.padding.0[i];
+                let own = x.shape()[lead + i] as i128;
+                let [stride, kernel, padding] = [stride, self.kernel_size, self.padding].map(|s| i128::from(s.0[i]));
+                *size = i64::try_from((own - 1) * stride + kernel - 2 * padding).unwrap_or(-1);
             }
             let space = output.unwrap_or(Size(space)).lengths("output size", 0)?;
             let mut sizes = super::options::dims(&x.shape()[..lead]);
-            let total: usize = space.iter().product();
+            let total = numel(&space);
             let mut flat = sizes.clone();
             flat.push(-1);
             let (values, places) = (x.reshape(&flat)?, indices.reshape(&flat)?);
@@ -286,12 +289,26 @@ fn by_windows<const N: usize>(
             made = made.narrow(dim as isize, 0, 0)?;
             continue;
         }
-        let window = |j: usize| {
-            let (start, end) = (j * size / out, ((j + 1) * size).div_ceil(out));
-            reduce(&made.narrow(dim as isize, start as i64, (end - start) as i64)?, dim as isize)
-        };
-        let parts = (0..out).map(window).collect::<Result<Vec<_>>>()?;
-        made = index::cat(&parts, dim as isize)?;
+        if out > i32::MAX as usize {
+            return Err(Error::value(op, format!("output_size must be below 2³¹, got {out}")));
+        }
+        // Where there are more windows than elements some are the same, which one sum serves.
+        let (mut windows, mut places) = (Vec::new(), collected((0..out).map(|_| 0i64))?);
+        for (j, place) in places.iter_mut().enumerate() {
+            let window = (numel(&[j, size]) / out, numel(&[j + 1, size]).div_ceil(out));
+            if windows.last() != Some(&window) {
+                windows.push(window);
+            }
+            *place = windows.len() as i64 - 1;
+        }
+        let axis = dim as isize;
+        let each =
+            |&(start, end): &(usize, usize)| reduce(&made.narrow(axis, start as i64, (end - start) as i64)?, axis);
+        let parts = windows.iter().map(each).collect::<Result<Vec<_>>>()?;
+        made = index::cat(&parts, axis)?;
+        if windows.len() < out {
+            made = made.index_select(axis, &Tensor::from_slice(&places, &[out], made.device())?)?;
+        }
     }
     Ok(made)
 }

@@ -3,8 +3,10 @@
 use super::module::located;
 use super::options::{dtype_or_default, filled, options, uniform};
 use super::{Module, Name, Nonlinearity, Place, Slot, SlotMut};
+use crate::fallible::ensure_room;
 use crate::ops::index::{cat, stack};
 use crate::ops::{nn, rnn};
+use crate::shape::numel;
 use crate::{DType, Device, Error, Result, Tensor};
 
 /// The weights of all layers and directions, in the order of their names.
@@ -102,10 +104,12 @@ impl Recurrent {
             return bad(format!("{why} {} and {}", self.proj_size, self.hidden_size));
         }
         let (dtype, bound) = (dtype_or_default(dtype), 1.0 / (self.hidden_size as f64).sqrt());
-        let (gates, state) = (self.mode.gates() * self.hidden_size, self.state_size());
+        // Sizes that no memory has saturate, and are refused where tensors of them are made.
+        let (gates, state) = (numel(&[self.mode.gates(), self.hidden_size]), self.state_size());
+        ensure_room(numel(&[self.num_layers, self.directions()]), size_of::<(String, Tensor)>())?;
         for layer in 0..self.num_layers {
             for direction in 0..self.directions() {
-                let size = if layer == 0 { self.input_size } else { state * self.directions() };
+                let size = if layer == 0 { self.input_size } else { numel(&[state, self.directions()]) };
                 let suffix = format!("_l{layer}{}", if direction == 1 { "_reverse" } else { "" });
                 let mut add = |name: &str, shape: &[usize]| -> Result<()> {
                     self.weights.0.push((format!("{name}{suffix}"), uniform(shape, bound, dtype, device)?));
@@ -359,7 +363,7 @@ macro_rules! cells {
         impl $Options {
             fn make(&self, device: Device) -> Result<$Name> {
                 let (dtype, bound) = (dtype_or_default(self.dtype), 1.0 / (self.hidden_size.max(1) as f64).sqrt());
-                let rows = $gates * self.hidden_size;
+                let rows = numel(&[$gates, self.hidden_size]);
                 let weight = |columns: usize| uniform(&[rows, columns], bound, dtype, device);
                 let bias = || self.bias.then(|| uniform(&[rows], bound, dtype, device)).transpose();
                 Ok($Name {

@@ -4,6 +4,7 @@ use super::attention::AttentionMask;
 use super::module::located;
 use super::options::{filled, options};
 use super::{init, Approximate, Dropout, Forward, LayerNorm, Linear, Module, MultiheadAttention, Place};
+use crate::fallible::ensure_room;
 use crate::ops::nn;
 use crate::{DType, Device, Error, Result, Tensor};
 
@@ -240,6 +241,7 @@ impl TransformerEncoder {
         norm: Option<LayerNorm>,
         device: Device,
     ) -> Result<TransformerEncoder> {
+        ensure_room(count, size_of::<TransformerEncoderLayer>())?;
         let layers = (0..count).map(|_| layer.build(device)).collect::<Result<_>>()?;
         Ok(TransformerEncoder { layers, norm, place: Place::default() })
     }
@@ -273,6 +275,7 @@ impl TransformerDecoder {
         norm: Option<LayerNorm>,
         device: Device,
     ) -> Result<TransformerDecoder> {
+        ensure_room(count, size_of::<TransformerDecoderLayer>())?;
         let layers = (0..count).map(|_| layer.build(device)).collect::<Result<_>>()?;
         Ok(TransformerDecoder { layers, norm, place: Place::default() })
     }

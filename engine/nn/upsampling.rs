@@ -3,7 +3,9 @@
 use super::module::located;
 use super::options::dims;
 use super::{Forward, Module, Place, Size};
+use crate::fallible::ensure_room;
 use crate::ops::create;
+use crate::shape::numel;
 use crate::{DType, Error, Result, Tensor};
 
 /// How new elements are found between old ones.
@@ -90,6 +92,8 @@ impl<const N: usize> Upsample<N> {
     fn along(&self, x: &Tensor, dim: usize, out: usize, ratio: Option<f64>) -> Result<Tensor> {
         let size = x.shape()[dim];
         let ratio = ratio.unwrap_or(size as f64 / out as f64);
+        // Of sizes that there is no room for nothing is begun.
+        ensure_room(numel(&[x.numel() / size.max(1), out]), x.dtype().size())?;
         let (on, axis) = (x.device(), dim as isize);
         let line = create::arange(0, Some((out as i64).into()), 1, Some(DType::F32), Some(on))?;
         let last = (size - 1) as f64;
@@ -247,7 +251,8 @@ rearranging! {
         let last = x.shape().iter().rev().take(3).rev().copied().collect::<Vec<_>>();
         images("pixel_shuffle", x, last.first().is_some_and(|c| c.is_multiple_of(r * r)), "C divisible by the factor's square")?;
         let (c, h, w) = (last[0] / (r * r), last[1], last[2]);
-        permuted(&x.reshape(&with(x, &[c, r, r, h, w]))?, &[0, 3, 1, 4, 2])?.reshape(&with(x, &[c, h * r, w * r]))
+        let sizes = [c, numel(&[h, r]), numel(&[w, r])];
+        permuted(&x.reshape(&with(x, &[c, r, r, h, w]))?, &[0, 3, 1, 4, 2])?.reshape(&with(x, &sizes))
     };
     /// Images as coarser ones of more channels: (…, C, H r, W r) to (…, C r², H, W).
     PixelUnshuffle downscale_factor |x, r| {
@@ -255,7 +260,7 @@ rearranging! {
         let fits = last.get(1..).is_some_and(|space| space.iter().all(|n| n.is_multiple_of(r)));
         images("pixel_unshuffle", x, fits, "H and W divisible by the factor")?;
         let (c, h, w) = (last[0], last[1] / r, last[2] / r);
-        permuted(&x.reshape(&with(x, &[c, h, r, w, r]))?, &[0, 2, 4, 1, 3])?.reshape(&with(x, &[c * r * r, h, w]))
+        permuted(&x.reshape(&with(x, &[c, h, r, w, r]))?, &[0, 2, 4, 1, 3])?.reshape(&with(x, &[numel(&[c, r, r]), h, w]))
     };
     /// Channels of all groups in turn (Zhang et al., 2018): (N, C, …) to the same.
     ChannelShuffle groups |x, r| {
@@ -338,6 +343,7 @@ impl Windows {
     fn indices(&self, k: [usize; 2], count: [usize; 2], width: usize, on: crate::Device) -> Result<Tensor> {
         let axis =
             |n: usize, step: i64| create::arange(0, Some((n as i64).into()), 1, Some(DType::I64), Some(on))? * step;
+        ensure_room(numel(&[k[0], k[1], count[0], count[1]]), size_of::<i64>())?;
         let (d, s) = (self.dilation.0, self.stride.0);
         let along = |t: Result<Tensor>, dim: usize| -> Result<Tensor> {
             let mut view = [1isize; 4];
@@ -345,7 +351,8 @@ impl Windows {
             t?.reshape(&view)
         };
         let w = width as i64;
-        let rows = (along(axis(k[0], d[0] * w), 0)? + &along(axis(count[0], s[0] * w), 2)?)?;
+        let rows =
+            (along(axis(k[0], d[0].saturating_mul(w)), 0)? + &along(axis(count[0], s[0].saturating_mul(w)), 2)?)?;
         let columns = (along(axis(k[1], d[1]), 1)? + &along(axis(count[1], s[1]), 3)?)?;
         (rows + &columns)?.reshape(&[-1])
     }
@@ -368,7 +375,7 @@ impl Forward for Unfold {
             let p = self.windows.padding.signed();
             let flat = x.pad(&[p[1], p[1], p[0], p[0]], "constant", None)?.reshape(&[n as isize, c as isize, -1])?;
             let found = flat.index_select(2, &self.windows.indices(k, count, whole[1], x.device())?)?;
-            found.reshape(&dims(&[n, c * k[0] * k[1], count[0] * count[1]]))
+            found.reshape(&dims(&[n, numel(&[c, k[0], k[1]]), numel(&count)]))
         })
     }
 }
@@ -385,7 +392,7 @@ impl Forward for Fold {
         located(self, || {
             let size = self.output.lengths("output_size", 1)?;
             let (k, count, whole) = self.windows.laid_out(size, x.shape())?;
-            let (window, places) = (k[0] * k[1], count[0] * count[1]);
+            let (window, places) = (numel(&k), numel(&count));
             let &[n, columns, found] = x.shape() else {
                 return Err(Error::shape("fold", "expected a 3D input (N, C · window, places)", &[x.shape()]));
             };
@@ -394,8 +401,8 @@ impl Forward for Fold {
                 return Err(Error::shape("fold", why, &[x.shape()]));
             }
             let c = columns / window;
-            let rows = x.reshape(&dims(&[n, c, window * places]))?;
-            let blank = create::zeros(&dims(&[n, c, whole[0] * whole[1]]), Some(x.dtype()), Some(x.device()))?;
+            let rows = x.reshape(&dims(&[n, c, numel(&[window, places])]))?;
+            let blank = create::zeros(&dims(&[n, c, numel(&whole)]), Some(x.dtype()), Some(x.device()))?;
             let at = self.windows.indices(k, count, whole[1], x.device())?;
             let image = blank.index_add(2, &at, &rows, 1)?.reshape(&dims(&[n, c, whole[0], whole[1]]))?;
             let p = self.windows.padding.0;

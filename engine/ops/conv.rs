@@ -7,7 +7,7 @@ use super::macros::define_ops;
 use super::pool::are_channels_last;
 use crate::autograd::OpScope;
 use crate::dispatch::{self, Meta, Prim};
-use crate::shape::{Shape, Sizes};
+use crate::shape::{numel, Shape, Sizes};
 use crate::tensor::signed;
 use crate::{DType, Error, Result, Tensor};
 use lucid_ir::conv_ops;
@@ -185,7 +185,7 @@ fn by_windows(op: &'static str, x: &Tensor, w: &Tensor, args: &ConvArgs) -> Resu
     }
     // (N, C, space…, window…) to (N, groups, C / groups × window…, space…).
     let (batch, groups) = (x.shape()[0], args.groups);
-    let (places, depth): (usize, usize) = (space.iter().product(), w.shape()[1..].iter().product());
+    let (places, depth): (usize, usize) = (numel(&space), numel(&w.shape()[1..]));
     let mut order: Vec<isize> = vec![0, 1];
     order.extend((n + 2..2 * n + 2).chain(2..n + 2).map(|a| a as isize));
     let columns = windows.permute(&order)?.reshape(&signed(&[batch, groups, depth, places]))?;
@@ -396,10 +396,12 @@ fn conv_transpose_nd(
             let why = format!("output padding must be smaller than either stride or dilation, but got {}", extra[i]);
             return Err(Error::runtime(op, why));
         }
-        let reach = (x.shape()[i + 2].max(1) - 1) * args.stride[i]
-            + args.dilation[i] * (w.shape()[i + 2].max(1) - 1)
-            + extra[i]
-            + 1;
+        let steps = (x.shape()[i + 2].max(1) - 1).saturating_mul(args.stride[i]);
+        let window = args.dilation[i].saturating_mul(w.shape()[i + 2].max(1) - 1);
+        let reach = steps.saturating_add(window).saturating_add(extra[i] + 1);
+        if reach > isize::MAX as usize {
+            return Err(Error::shape(op, "the output's size overflows", &[x.shape(), w.shape()]));
+        }
         shape.push(reach.checked_sub(2 * args.padding[i]).filter(|&s| s > 0).ok_or_else(|| {
             Error::shape(
                 op,

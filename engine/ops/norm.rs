@@ -7,7 +7,7 @@ use super::macros::define_ops;
 use crate::autograd::{self, Ctx, Grads};
 use crate::dispatch::{self, Meta, Prim};
 use crate::graph::OnePass;
-use crate::shape::{Axes, Shape, Sizes};
+use crate::shape::{numel, product, Axes, Shape, Sizes};
 use crate::{DType, Device, Error, MemoryFormat, Result, Tensor};
 use lucid_ir::norm_ops;
 pub use lucid_ir::ops::norm::*;
@@ -350,7 +350,7 @@ fn batch_norm_body(
         _ => x,
     };
     if let (true, Some(&count)) = (training, x.shape().first())
-        && count * x.shape().iter().skip(2).product::<usize>() == 1
+        && product([count].into_iter().chain(x.shape().iter().skip(2).copied())) == 1
     {
         let why = format!("Expected more than 1 value per channel when training, got input size {:?}", x.shape());
         return Err(Error::value(OP, why));
@@ -413,7 +413,7 @@ fn batch_norm_body(
             Some((mean, var)) if !fused => centred(x, &mean, &var, eps)?,
             _ => {
                 // Short pieces of channels are better put together first.
-                let whole = x.shape()[2..].iter().product::<usize>() >= PIECE;
+                let whole = numel(&x.shape()[2..]) >= PIECE;
                 let takes = kernels || whole && x.dtype() == dtype;
                 if let (Some((weight, bias)), true) = (taken(x, plain.0, plain.1), takes) {
                     let y = affine(x, weight, bias, 0, eps)?;

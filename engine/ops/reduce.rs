@@ -7,7 +7,7 @@ use crate::autograd::{self, Ctx};
 use crate::dispatch::{self, Meta, Prim};
 use crate::graph::OnePass;
 use crate::ops::OpRow;
-use crate::shape::{self, Axes, Sizes};
+use crate::shape::{self, product, Axes, Sizes};
 use crate::{DType, Device, Error, Result, Tensor};
 pub use lucid_ir::ops::reduce::*;
 use lucid_ir::reduce_ops;
@@ -128,7 +128,7 @@ fn mean_body(x: &Tensor, dim: Option<&[isize]>, keepdim: bool, dtype: Option<DTy
     crate::warnings::of_cast(x.dtype(), dtype);
     schema::mean.check(dtype)?;
     let x = x.cast(dtype)?;
-    let n: usize = axes_of("mean", dim, &x)?.iter().map(|&a| x.shape()[a]).product();
+    let n = product(axes_of("mean", dim, &x)?.iter().map(|&a| x.shape()[a]));
     let sum = {
         // PyTorch divides the gradient behind repeating it: it can be written to. Not so within other ops.
         let called = matches!(autograd::op_name(), Some("mean"));
@@ -143,7 +143,7 @@ fn mean_body(x: &Tensor, dim: Option<&[isize]>, keepdim: bool, dtype: Option<DTy
 fn check_freedom(ops: [&'static str; 2], x: &Tensor, dim: Option<&[isize]>, correction: crate::Scalar) -> Result<()> {
     let axes = axes_of(ops[0], dim, x)?;
     let left = x.shape().iter().enumerate().all(|(a, &n)| n > 0 || axes.contains(&a));
-    let n = if left { axes.iter().map(|&a| x.shape()[a]).product() } else { 0 };
+    let n = if left { product(axes.iter().map(|&a| x.shape()[a])) } else { 0 };
     crate::warnings::of_freedom(ops, n, correction.to_f64());
     Ok(())
 }
@@ -188,7 +188,7 @@ pub(crate) fn variance_alone(x: &Tensor, dim: Option<&[isize]>, correction: f64,
 
 /// The mean of the squared distances from the mean, in the elements' own precision.
 fn plain_var(x: &Tensor, dim: Option<&[isize]>, correction: crate::Scalar, keepdim: bool) -> Result<Tensor> {
-    let n: usize = axes_of("var", dim, x)?.iter().map(|&a| x.shape()[a]).product();
+    let n = product(axes_of("var", dim, x)?.iter().map(|&a| x.shape()[a]));
     let mean = x.mean(dim, true, None)?;
     let freedom = (n as f64 - correction.to_f64()).max(0.0);
     if !crate::autograd::is_followed(x) {

@@ -241,7 +241,7 @@ fn reduced_last(op: &'static str, x: &Tensor, dim: Option<&[isize]>, keepdim: bo
     let mut order: shape::Axes = (0..x.ndim()).filter(|a| !axes.contains(a)).collect();
     let mut lead: Shape = order.iter().map(|&a| x.shape()[a]).collect();
     order.extend_from_slice(&axes);
-    lead.push(axes.iter().map(|&a| x.shape()[a]).product());
+    lead.push(crate::shape::product(axes.iter().map(|&a| x.shape()[a])));
     let moved = super::view::permute_axes(x, &order)?;
     Ok((super::view::reshape_to(&moved, &lead)?, shape::reduced_shape(x.shape(), &axes, keepdim)))
 }

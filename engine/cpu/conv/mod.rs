@@ -16,6 +16,7 @@ use super::fused::{Compute, Float};
 use super::pool::Window;
 use super::simd::tile::Tiles;
 use super::CpuArray;
+use crate::shape::{numel, product};
 use crate::{DType, Error, Result};
 use lucid_ir::ops::conv::{ConvArgs, ConvOp};
 use lucid_ir::Meta;
@@ -134,17 +135,23 @@ impl Sizes {
             let (stride, padding, dilation) = (args.stride[i], args.padding[i], args.dilation[i]);
             *window = Window { size: x[i + 2], count: y[i + 2], taps: w[i + 2], stride, padding, dilation };
         }
-        let product = |f: fn(&Window) -> usize| windows.iter().map(f).product();
-        Ok(Sizes {
+        let all = |f: fn(&Window) -> usize| product(windows.iter().map(f));
+        let made = Sizes {
             batch: x[0],
             groups: args.groups,
             inputs: w[1],
             outputs: w[0] / args.groups,
-            taps: product(|w| w.taps),
-            space: product(|w| w.size),
-            area: product(|w| w.count),
+            taps: all(|w| w.taps),
+            space: all(|w| w.size),
+            area: all(|w| w.count),
             windows,
-        })
+        };
+        // Of an empty batch sizes may be any, which no array of one image would have.
+        let least = [&[made.inputs, made.space][..], &[made.outputs, made.area], &[made.inputs, made.taps, made.area]];
+        if least.iter().any(|sizes| numel(sizes) > isize::MAX as usize / 8) {
+            return Err(Error::shape("convolution", "these sizes are too large", &[x, w, y]));
+        }
+        Ok(made)
     }
 
     /// Rows of a matrix of columns.

@@ -212,7 +212,7 @@ fn outside() -> Box<Error> {
 
 /// Elements of the planes and places in each.
 fn planes(x: &[usize], places: &[usize]) -> (usize, usize) {
-    let each = |shape: &[usize]| shape.iter().skip(2).product();
+    let each = |shape: &[usize]| crate::shape::product(shape.iter().skip(2).copied());
     (each(x), each(places))
 }
 

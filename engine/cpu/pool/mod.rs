@@ -75,11 +75,11 @@ fn windows(space: &[usize], args: &PoolArgs) -> Result<Windows> {
 }
 
 fn input_plane(w: &Windows) -> usize {
-    w.iter().map(|w| w.size).product()
+    crate::shape::product(w.iter().map(|w| w.size))
 }
 
 fn output_plane(w: &Windows) -> usize {
-    w.iter().map(|w| w.count).product()
+    crate::shape::product(w.iter().map(|w| w.count))
 }
 
 /// Windows in a row that take in elements of a row of the input.
@@ -209,7 +209,7 @@ pub fn pool(op: &PoolOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
 
 /// How many results a thread should make at least.
 fn grain(w: &Windows) -> usize {
-    threads::GRAIN / 4 / w.iter().map(|w| w.taps).product::<usize>().max(1)
+    threads::GRAIN / 4 / crate::shape::product(w.iter().map(|w| w.taps)).max(1)
 }
 
 /// Runs `f(input planes, output planes)` for all planes, some at a time.

@@ -62,11 +62,12 @@ pub fn for_strips<T: Send, S>(
     make: impl Fn() -> S + Sync,
     f: impl Fn(&mut S, Strip<'_, T>) + Sync,
 ) {
-    let (n, matrix) = (out.len(), rows * columns);
+    let n = out.len();
     if n == 0 {
         return;
     }
-    assert!(matrix > 0 && n % matrix == 0, "{n} elements are not matrices of {rows} rows of {columns}");
+    let matrix = rows * columns;
+    assert!(matrix > 0 && n.is_multiple_of(matrix), "{n} elements are not matrices of {rows} rows of {columns}");
     let pieces = if num_threads() == 1 { 1 } else { (n / grain.max(1)).clamp(1, 2 * num_threads()) };
     let cuts = pieces.div_ceil(n / matrix);
     let width = columns.div_ceil(cuts).next_multiple_of(SIDE).min(widest.max(1)).min(columns);

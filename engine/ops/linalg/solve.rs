@@ -9,7 +9,7 @@ use crate::autograd::{with_grad_layout, GradLayoutRule};
 use crate::ops::compare::select;
 use crate::ops::macros::define_composites;
 use crate::ops::matrix::{above, rounding};
-use crate::shape::{self, Shape};
+use crate::shape::{self, numel, Shape};
 use crate::warnings::warn_once;
 use crate::{DType, Error, Result, Scalar, Tensor};
 
@@ -486,7 +486,7 @@ fn tensorinv_body(a: &Tensor, ind: i64) -> Result<Tensor> {
         return Err(Error::shape(op, "expected dimensions to invert over, got a tensor without any", &[a.shape()]));
     }
     let (first, last) = a.shape().split_at(ind.min(a.ndim()));
-    let (m, n): (usize, usize) = (first.iter().product(), last.iter().product());
+    let (m, n): (usize, usize) = (numel(first), numel(last));
     if m != n {
         let why = format!("Expected self to satisfy the requirement prod(self.shape[ind:]) == prod(self.shape[:ind]), but got {n} != {m}");
         return Err(Error::shape(op, why, &[a.shape()]));
@@ -507,7 +507,7 @@ fn tensorsolve_body(a: &Tensor, b: &Tensor, dims: Option<&[isize]>) -> Result<Te
         None => a.clone(),
     };
     let result = Shape::from_slice(&a.shape()[b.ndim().min(a.ndim())..]);
-    let (m, n): (usize, usize) = (b.numel(), result.iter().product());
+    let (m, n): (usize, usize) = (b.numel(), numel(&result));
     if m != n || a.numel() != m * n {
         let why =
             "Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == prod(self.shape[:other.ndim])";
