@@ -1,7 +1,7 @@
 //! Short forms of what Rust programs write most, on the default device and in the default dtype.
 
-use crate::ops::{create, nn, random, DimList};
-use crate::{Device, Result, Scalar, Tensor};
+use crate::ops::{create, nn, random, DimList, Integer};
+use crate::{Device, Element, Result, Scalar, Tensor};
 
 /// A tensor of numbers in nested arrays; a device may follow.
 ///
@@ -72,6 +72,71 @@ impl Tensor {
     /// For negative sizes, and where there is no room.
     pub fn rand<'a>(shape: impl Into<DimList<'a>>) -> Result<Tensor> {
         random::rand(shape, None, None, None)
+    }
+
+    /// One number everywhere.
+    ///
+    /// # Errors
+    /// For negative sizes, and where there is no room.
+    pub fn full<'a>(shape: impl Into<DimList<'a>>, value: impl Into<Scalar>) -> Result<Tensor> {
+        create::full(shape, value, None, None)
+    }
+
+    /// The identity matrix of `n` rows.
+    ///
+    /// # Errors
+    /// For a negative number, and where there is no room.
+    pub fn eye(n: impl Integer) -> Result<Tensor> {
+        create::eye(n, None, None, None)
+    }
+
+    /// `steps` numbers from `start` to `end`, both included, evenly apart.
+    ///
+    /// # Errors
+    /// For a negative number of steps, and where there is no room.
+    pub fn linspace(start: f64, end: f64, steps: impl Integer) -> Result<Tensor> {
+        create::linspace(start, end, steps, None, None)
+    }
+
+    /// Random whole numbers from `low` to before `high`.
+    ///
+    /// # Errors
+    /// Where `high` is not above `low`, and for negative sizes.
+    pub fn randint<'a>(low: i64, high: i64, shape: impl Into<DimList<'a>>) -> Result<Tensor> {
+        random::randint(low, high, shape, None, None, None)
+    }
+
+    /// Normal numbers in this tensor's shape and dtype, and on its device.
+    ///
+    /// # Errors
+    /// For dtypes that are not floating.
+    pub fn randn_like(&self) -> Result<Tensor> {
+        random::randn_like(self, None, None, None, None)
+    }
+
+    /// Ones in this tensor's shape and dtype, and on its device.
+    ///
+    /// # Errors
+    /// Where the device has no room.
+    pub fn ones_like(&self) -> Result<Tensor> {
+        Tensor::full_of(self.shape(), 1.into(), self.dtype(), self.device())
+    }
+
+    /// A tensor of the given elements, in row-major order.
+    ///
+    /// ```
+    /// use lucid::{Device, Tensor};
+    /// let x = Tensor::from_vec(vec![1f32, 2.0, 3.0, 4.0, 5.0, 6.0], (2, 3), Device::Cpu)?;
+    /// assert_eq!(x.size(-1)?, 3);
+    /// assert_eq!(x.to_vec2::<f32>()?, [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]);
+    /// # lucid::Result::<()>::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    /// Where the number of elements is not the shape's, or the device has not the dtype or no room.
+    pub fn from_vec<'a, T: Element>(data: Vec<T>, shape: impl Into<DimList<'a>>, device: Device) -> Result<Tensor> {
+        let sizes = create::sizes("tensor", &shape.into())?;
+        Tensor::from_slice(&data, &sizes, device)
     }
 
     /// Whole numbers from `start` to before `end`.
@@ -195,6 +260,61 @@ impl Tensor {
     /// For dtypes that are not floating.
     pub fn gelu(&self) -> Result<Tensor> {
         nn::gelu(self, "none")
+    }
+
+    /// The size of a dimension, counted from the end where negative.
+    ///
+    /// # Errors
+    /// For a dimension that is not there.
+    pub fn size(&self, dim: isize) -> Result<usize> {
+        let axis = crate::shape::wrap_dim("size", dim, self.ndim())?;
+        let found = self.shape().get(axis).copied();
+        found.ok_or_else(|| crate::Error::index("size", "a tensor of one number has no dimensions"))
+    }
+
+    /// The only element as a number of Rust. Evaluates.
+    ///
+    /// ```
+    /// use lucid::tensor;
+    /// assert_eq!(tensor!([2.5])?.to_scalar::<f32>()?, 2.5);
+    /// assert_eq!(tensor!([1, 2])?.sum_all()?.to_scalar::<i64>()?, 3);
+    /// assert!(tensor!([1, 2])?.to_scalar::<i64>().is_err());
+    /// # lucid::Result::<()>::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    /// Where there is not exactly one element, or its dtype is another.
+    pub fn to_scalar<T: Element>(&self) -> Result<T> {
+        self.item()?;
+        let one = self.to_vec::<T>()?.into_iter().next();
+        one.ok_or_else(|| crate::Error::runtime("to_scalar", "there is no element"))
+    }
+
+    /// The only element as a whole number. Evaluates.
+    ///
+    /// # Errors
+    /// Where there is not exactly one element, or it is no whole number.
+    pub fn item_i64(&self) -> Result<i64> {
+        let found = self.item()?;
+        let whole = match found {
+            Scalar::Bool(b) => Some(b.into()),
+            Scalar::Int(n) => Some(n),
+            Scalar::Float(x) if x.fract() == 0.0 && x.abs() < 9e15 => Some(x as i64),
+            _ => None,
+        };
+        whole.ok_or_else(|| crate::Error::runtime("item", format!("{found} is no whole number; item_f64 gives others")))
+    }
+
+    /// The rows of a matrix. Evaluates.
+    ///
+    /// # Errors
+    /// For other than two dimensions, and where the dtype is another.
+    pub fn to_vec2<T: Element>(&self) -> Result<Vec<Vec<T>>> {
+        let &[rows, columns] = self.shape() else {
+            return Err(crate::Error::shape("to_vec2", "expected a matrix", &[self.shape()]));
+        };
+        let all = self.to_vec::<T>()?;
+        (0..rows).map(|i| crate::fallible::copied(&all[i * columns..(i + 1) * columns])).collect()
     }
 
     /// The tensor on a device; itself where it is there.

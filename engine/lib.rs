@@ -191,12 +191,19 @@ pub use tensor::{eval, Tensor};
 /// | | here | candle | burn | tch |
 /// |---|---|---|---|---|
 /// | a tensor | `tensor!([1.0, 2.0])?` | `Tensor::new(&[1f32, 2.], &dev)?` | `Tensor::from_data(…, &dev)` | `Tensor::from_slice(…)` |
+/// | from a vector | `Tensor::from_vec(v, (2, 3), dev)?` | `Tensor::from_vec(v, (2, 3), &dev)?` | `TensorData::new(v, [2, 3])` | `Tensor::from_slice(&v).view([2, 3])` |
+/// | a number of one | `x.to_scalar::<f32>()?` | `x.to_scalar::<f32>()?` | `x.into_scalar()` | `x.double_value(&[])` |
+/// | a size | `x.size(-1)?`, `x.shape()[1]` | `x.dim(1)?` | `x.dims()[1]` | `x.size()[1]` |
+/// | the largest and where | `x.max_dim(1, false)?` | `x.max(1)?`, `x.argmax(1)?` | `x.max_dim_with_indices(1)` | `x.max_dim(1, false)` |
+/// | a mean over some | `x.mean_over([2, 3])?` | `x.mean((2, 3))?` | `x.mean_dim(1)` | `x.mean_dim(&[2, 3][..], false, kind)` |
 /// | sum of squares | `(&x * &x)?.sum_all()?` | `x.sqr()?.sum_all()?` | `x.powf_scalar(2.0).sum()` | `x.square().sum(kind)` |
 /// | a part | `x.i((.., 1..3))?` | `x.i((.., 1..3))?` | `x.slice([0..n, 1..3])` | `x.i((.., 1..3))` |
 /// | gradients | `y.backward()?; x.grad()` | `let g = y.backward()?; g.get(&x)` | `y.backward(); x.grad(&g)` | `y.backward(); x.grad()` |
 /// | a layer | `nn::Linear::new(4, 2, on)?` | `linear(4, 2, vb.pp("fc"))?` | `LinearConfig::new(4, 2).init(&dev)` | `nn::linear(&vs / "fc", 4, 2, cfg)` |
 /// | a model | `#[derive(Module)]` | parameters by hand, in a `VarMap` | `#[derive(Module)]` | a `VarStore` |
 /// | chaining | `Sequential::new().add(…)` | `seq().add(…)` | by hand | `nn::seq().add(…)` |
+/// | a parameter of its own | `nn::parameter(Tensor::ones(3)?)?` | `vb.get(3, "gain")?` | `Param::from_tensor(…)` | `vs.ones("gain", &[3])` |
+/// | a schedule | `Scheduler::new(StepLr::new(5), &mut adam)`, `.step(&mut adam)` | by hand | `scheduler.step()` | by hand |
 /// | a step | `adam.step()?` | `adam.step(&grads)?` | `model = adam.step(lr, model, grads)` | `adam.step()` |
 /// | training mode | `model.train()`, `model.eval()` | an argument of `forward_t` | the device: `dev.autodiff()` | an argument of `forward_t` |
 /// | devices | `model.to(Device::Gpu)?` | at the start, of the `VarBuilder` | `model.to_device(&dev)` | of the `VarStore` |

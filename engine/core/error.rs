@@ -163,8 +163,7 @@ pub enum Error {
     Module {
         /// Where the layer is in the model, such as `encoder.layers.3.attn`, or its kind where it is in none.
         path: String,
-        /// What went wrong there.
-        #[source]
+        /// What went wrong there: part of the message, and therefore no `source` that would say it again.
         cause: Box<Error>,
     },
 }

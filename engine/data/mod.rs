@@ -50,6 +50,12 @@ pub trait Dataset: Send + Sync + 'static {
 }
 
 /// A sample that batches are made of.
+#[diagnostic::on_unimplemented(
+    message = "batches of `{Self}` are not known",
+    label = "not a sample that batches are made of",
+    note = "samples are tensors, numbers (f32, f64, i32, i64, u8, bool), strings and tuples of them; implement `lucid::data::Collate` \
+            for others"
+)]
 pub trait Collate: Sized + Send + 'static {
     /// What samples become together.
     type Batch: Send + 'static;
@@ -189,7 +195,8 @@ impl<D: Dataset> Dataset for Subset<D> {
 /// # Errors
 /// Where the lengths are not as many samples in all as there are.
 pub fn random_split<D: Dataset>(dataset: D, lengths: &[usize], seed: u64) -> Result<Vec<Subset<D>>> {
-    if lengths.iter().sum::<usize>() != dataset.len() {
+    let total = lengths.iter().try_fold(0usize, |sum, &n| sum.checked_add(n));
+    if total != Some(dataset.len()) {
         let why = format!("lengths {lengths:?} for {} samples", dataset.len());
         return Err(Error::value("random_split", why));
     }

@@ -4,11 +4,12 @@
 //! too.
 #![deny(unsafe_code)]
 
-use proc_macro2::TokenStream;
-use quote::{format_ident, quote};
+use proc_macro2::{Ident, Span, TokenStream, TokenTree};
+use quote::{format_ident, quote, quote_spanned, ToTokens};
 use syn::spanned::Spanned;
 use syn::{
-    parse_macro_input, Data, DeriveInput, Error, Field, Fields, GenericArgument, Index, LitStr, PathArguments, Type,
+    parse_macro_input, parse_quote, Data, DeriveInput, Error, Field, Fields, GenericArgument, Index, LitStr,
+    PathArguments, Type,
 };
 
 /// Implements `lucid::nn::Module` for a struct.
@@ -22,6 +23,8 @@ use syn::{
 /// - `#[module(skip)]`: a setting of another type.
 /// - `#[module(flatten)]`: a submodule whose names have no prefix.
 /// - `#[module(name = "…")]`: another name than the field's.
+///
+/// A type parameter that a submodule is made of is a module: `struct Model<H> { head: H }` needs no bound.
 #[proc_macro_derive(Module, attributes(module))]
 pub fn derive_module(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
@@ -52,6 +55,8 @@ fn expand(input: &DeriveInput) -> Result<TokenStream, Error> {
     };
     let (mut shared, mut unique) = (TokenStream::new(), TokenStream::new());
     let mut place = quote!(::core::option::Option::None);
+    let generic: Vec<Ident> = input.generics.type_params().map(|own| own.ident.clone()).collect();
+    let mut parts: Vec<Ident> = Vec::new();
     for (i, field) in fields.into_iter().enumerate() {
         let (kind, renamed) = described(field)?;
         let index = Index::from(i);
@@ -60,6 +65,9 @@ fn expand(input: &DeriveInput) -> Result<TokenStream, Error> {
             None => (quote!(#index), i.to_string()),
         };
         let name = renamed.unwrap_or(own);
+        if matches!(kind, Kind::Submodule | Kind::Flattened) {
+            parts.extend(generic.iter().filter(|own| mentions(field.ty.to_token_stream(), own)).cloned());
+        }
         let optional = inner_of("Option", &field.ty).is_some();
         match kind {
             Kind::Setting => {}
@@ -68,13 +76,19 @@ fn expand(input: &DeriveInput) -> Result<TokenStream, Error> {
                 shared.extend(quote!(slots.push((#name.into(), ::lucid::nn::Slot::Training(self.#access)));));
                 unique.extend(quote!(slots.push((#name.into(), ::lucid::nn::SlotMut::Training(&mut self.#access)));));
             }
+            // A field that is no module is shown where its type stands.
             Kind::Submodule => {
-                shared.extend(quote!(slots.push((#name.into(), ::lucid::nn::Slot::Module(&self.#access)));));
-                unique.extend(quote!(slots.push((#name.into(), ::lucid::nn::SlotMut::Module(&mut self.#access)));));
+                let at = field.ty.span().resolved_at(Span::call_site());
+                shared
+                    .extend(quote_spanned!(at=> slots.push((#name.into(), ::lucid::nn::Slot::Module(&self.#access)));));
+                unique.extend(
+                    quote_spanned!(at=> slots.push((#name.into(), ::lucid::nn::SlotMut::Module(&mut self.#access)));),
+                );
             }
             Kind::Flattened => {
-                shared.extend(quote!(slots.extend(::lucid::nn::Module::slots(&self.#access));));
-                unique.extend(quote!(slots.extend(::lucid::nn::Module::slots_mut(&mut self.#access));));
+                let at = field.ty.span().resolved_at(Span::call_site());
+                shared.extend(quote_spanned!(at=> slots.extend(::lucid::nn::Module::slots(&self.#access));));
+                unique.extend(quote_spanned!(at=> slots.extend(::lucid::nn::Module::slots_mut(&mut self.#access));));
             }
             Kind::Parameter | Kind::Buffer | Kind::Constant => {
                 let variant = match kind {
@@ -102,7 +116,12 @@ fn expand(input: &DeriveInput) -> Result<TokenStream, Error> {
         }
     }
     let ident = &input.ident;
-    let (generics, arguments, bounds) = input.generics.split_for_impl();
+    let mut bounded = input.generics.clone();
+    // Parameters that submodules are made of are modules.
+    for own in bounded.type_params_mut().filter(|own| parts.contains(&own.ident)) {
+        own.bounds.push(parse_quote!(::lucid::nn::Module));
+    }
+    let (generics, arguments, bounds) = bounded.split_for_impl();
     Ok(quote! {
         #[automatically_derived]
         impl #generics ::lucid::nn::Module for #ident #arguments #bounds {
@@ -122,6 +141,15 @@ fn expand(input: &DeriveInput) -> Result<TokenStream, Error> {
                 #place
             }
         }
+    })
+}
+
+/// Is the name among these tokens?
+fn mentions(tokens: TokenStream, name: &Ident) -> bool {
+    tokens.into_iter().any(|token| match token {
+        TokenTree::Ident(own) => own == *name,
+        TokenTree::Group(group) => mentions(group.stream(), name),
+        TokenTree::Punct(_) | TokenTree::Literal(_) => false,
     })
 }
 
@@ -152,6 +180,10 @@ fn described(field: &Field) -> Result<(Kind, Option<String>), Error> {
     let tensor = is_tensor(&field.ty);
     if matches!(kind, Some(Kind::Buffer | Kind::Constant)) && !tensor {
         return Err(Error::new(field.ty.span(), "buffers and constants are of type Tensor or Option<Tensor>"));
+    }
+    if kind.is_none() && inner_of("Vec", &field.ty).is_some_and(|inner| is_named("Tensor", inner)) {
+        let why = "parameters in a list are an `nn::ParameterList`; other tensors are marked `#[module(skip)]`";
+        return Err(Error::new(field.ty.span(), why));
     }
     if let Some(given) = &name {
         if given.is_empty() || given.contains('.') {

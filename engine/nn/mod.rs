@@ -87,7 +87,7 @@ pub use embedding::{BagMode, Embedding, EmbeddingBag, EmbeddingBagOptions, Embed
 pub use linear::*;
 pub use loss::*;
 pub use lucid_derive::Module;
-pub use module::{located, Forward, Mismatch, Module, Name, Place, Slot, SlotMut, StateDict};
+pub use module::{located, parameter, Forward, Mismatch, Module, Name, Place, Slot, SlotMut, StateDict};
 pub use norm::*;
 pub use options::{Approximate, Nonlinearity, Padding, PaddingMode, Reduction, Size};
 pub use padding::*;

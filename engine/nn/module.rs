@@ -48,8 +48,14 @@ pub enum SlotMut<'a> {
 }
 
 /// Where a layer is in its model, for errors to say. Filled in when the model's parameters are listed.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Place(Mutex<Option<Arc<str>>>);
+
+impl std::fmt::Debug for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}", self.path())
+    }
+}
 
 impl Clone for Place {
     /// A copy of a layer is in no model yet.
@@ -128,6 +134,11 @@ pub struct Mismatch {
 /// # Ok(())
 /// # }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a module",
+    label = "not a module",
+    note = "a struct of layers is one with `#[derive(Module)]`; a field that is a setting is marked `#[module(skip)]`"
+)]
 pub trait Module: Any + Send + Sync {
     /// The slots, in the order in which they are listed.
     fn slots(&self) -> Vec<(Name, Slot<'_>)>;
@@ -183,6 +194,31 @@ pub trait Module: Any + Send + Sync {
             }
         });
         found
+    }
+
+    /// The tree of submodules with their parameters' shapes, a line for each, to read.
+    ///
+    /// ```
+    /// use lucid::prelude::*;
+    /// # fn main() -> Result<()> {
+    /// let model = nn::Sequential::new().add(nn::Linear::new(2, 3, Device::Cpu)?).add(nn::Relu);
+    /// assert_eq!(model.summary(), "Sequential, 9 numbers\n  0: Linear\n    weight [3, 2]\n    bias [3]\n  1: Relu\n");
+    /// # Ok(())
+    /// # }
+    /// ```
+    fn summary(&self) -> String {
+        let mut text = format!("{}, {} numbers", self.kind(), self.parameter_count());
+        walk(self.slots(), "", &mut |name, slot| {
+            let (depth, own) = (name.matches('.').count() + 1, name.rsplit('.').next().unwrap_or(name));
+            match slot {
+                Slot::Module(m) => text += &format!("\n{}{own}: {}", "  ".repeat(depth), m.kind()),
+                Slot::Parameter(t) | Slot::Buffer(t) => {
+                    text += &format!("\n{}{own} {:?}", "  ".repeat(depth), t.shape())
+                }
+                Slot::Constant(_) | Slot::Training(_) => {}
+            }
+        });
+        text + "\n"
     }
 
     /// How many numbers the parameters are.
@@ -318,12 +354,16 @@ pub trait Module: Any + Send + Sync {
         f("", self)
     }
 
-    /// Writes the state dict to a safetensors file, in one step.
+    /// Writes the state dict to a safetensors file, in one step. Of a `dyn Module`, [`checkpoint::save`](crate::checkpoint::save)
+    /// takes the state dict.
     ///
     /// # Errors
     /// As [`crate::io::save`].
     #[cfg(feature = "safetensors")]
-    fn save(&self, path: &Path) -> Result<()> {
+    fn save(&self, path: impl AsRef<Path>) -> Result<()>
+    where
+        Self: Sized,
+    {
         crate::io::save(path, &self.state_dict()?)
     }
 
@@ -331,13 +371,44 @@ pub trait Module: Any + Send + Sync {
     ///
     /// # Errors
     /// As [`crate::checkpoint::load`] and [`load_state_dict`](Module::load_state_dict).
-    fn load(&self, path: &Path) -> Result<()> {
+    fn load(&self, path: impl AsRef<Path>) -> Result<()>
+    where
+        Self: Sized,
+    {
+        let path = path.as_ref();
         let state = crate::checkpoint::load(path, Device::Cpu)?;
         self.load_state_dict(&state).map_err(|e| Error::runtime("load", format!("{}: {e}", path.display())))
     }
 }
 
+/// A tensor as a parameter: one that asks for its gradient. In a struct with `#[derive(Module)]` a tensor that does not ask is
+/// saved with the others, and not trained.
+///
+/// ```
+/// use lucid::prelude::*;
+/// # fn main() -> Result<()> {
+/// #[derive(Module)]
+/// struct Scale {
+///     gain: Tensor,
+/// }
+/// let scale = Scale { gain: nn::parameter(Tensor::ones(3)?)? };
+/// assert!(scale.parameters()[0].requires_grad());
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// For a dtype without gradients.
+pub fn parameter(t: Tensor) -> Result<Tensor> {
+    t.detach()?.requires_grad_(true)
+}
+
 /// A module of one tensor that gives one: what [`Sequential`](super::Sequential) chains.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not map one tensor to another",
+    label = "`Forward` is not implemented",
+    note = "implement `Forward` for it beside `#[derive(Module)]`, or give a closure `|x: &Tensor| -> Result<Tensor>`"
+)]
 pub trait Forward: Module {
     /// The output for an input.
     ///

@@ -144,6 +144,25 @@ macro_rules! integers {
 }
 integers!(i32 i64 isize u32 u64 usize);
 
+macro_rules! tuples {
+    ($($($N:ident $n:ident)+;)*) => {$(
+        /// Sizes of several integer types.
+        impl<$($N: Integer),+> From<($($N,)+)> for DimList<'_> {
+            fn from(($($n,)+): ($($N,)+)) -> Self {
+                DimList::of(&[$($n.wide()),+])
+            }
+        }
+    )*};
+}
+tuples! {
+    A a;
+    A a B b;
+    A a B b C c;
+    A a B b C c D d;
+    A a B b C c D d E e;
+    A a B b C c D d E e F f;
+}
+
 macro_rules! lists {
     ($($int:ty)*) => {$(
         impl From<&[$int]> for DimList<'_> {
