@@ -66,7 +66,7 @@ macro_rules! optimizers {
             pub fn options() -> $Options {
                 $Options::default()
             }
-            /// The optimizer with PyTorch's defaults.
+            #[doc = concat!("The optimizer with PyTorch's defaults; [`options`](", stringify!($Name), "::options) sets others: `options().lr(0.1).build(params)`.")]
             pub fn new(params: impl IntoIterator<Item = Tensor>, lr: f64) -> Self {
                 $Options::default().lr(lr).build(params)
             }
