@@ -79,7 +79,7 @@ pub fn dtype(device: Device) -> DType {
 /// Sets the low-precision dtype of a device.
 ///
 /// # Errors
-/// [`Error::Value`] for what is neither float16 nor bfloat16.
+/// [`Error::InvalidValue`] for what is neither float16 nor bfloat16.
 pub fn set_dtype(device: Device, dtype: DType) -> Result<()> {
     if !dtype.is_half() {
         let why = format!("autocast on {device} takes float16 or bfloat16, not {dtype}");

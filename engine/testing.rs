@@ -4,7 +4,7 @@ use crate::literal::{on_cpu, Nested};
 use crate::{DType, Device, Result, Tensor};
 use std::borrow::Borrow;
 
-/// What a tensor is compared with: another tensor, or numbers as [`tensor`](crate::tensor) takes them.
+/// What a tensor is compared with: another tensor, or numbers as [`tensor`](fn@crate::tensor) takes them.
 pub trait Expected {
     /// As a tensor on the CPU. Numbers written without a type are of the width that `actual` has, if they are of its kind.
     ///

@@ -2,7 +2,7 @@
 //!
 //! A batched tensor hides the first dimension of another, its *value*: ops see the shape of one sample, so that shape
 //! checks, composites and gradient rules hold as they are. `dispatch` hands every primitive with a batched input to
-//! [`apply`], which takes off the innermost level and computes with the values; these may be batched by outer levels
+//! `apply`, which takes off the innermost level and computes with the values; these may be batched by outer levels
 //! themselves, so nesting needs no care. The tape records what is computed in the end, never a batched tensor.
 //! Levels belong to the thread. Invariant: an inner level has a larger id than an outer one, ids are never used twice,
 //! and a batched tensor's value is batched by smaller ids only.

@@ -1,7 +1,7 @@
 //! Rewriting graphs: small passes that compose as tuples.
 //!
 //! No pass touches a step that is an effect (a write in place, a draw, a call of the host), nor what reads or shows a
-//! storage that is written. Each leaves a graph that [`Graph::verify`] accepts; [`run`] checks that.
+//! storage that is written. Each leaves a graph that [`Graph::verify`] accepts; [`Passes::run_all`] checks that.
 
 use super::{fuse, CopyElision, Graph, Step, Value};
 use crate::dispatch::{self, Prim};

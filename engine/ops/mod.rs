@@ -1,7 +1,7 @@
 //! The op table: one declaration per op.
 //!
 //! Each file holds one family as a macro of rows, `unary_ops!` and so on. A row states an op's signature, policy, dtypes,
-//! gradient, samples and an example; [`define_ops`] turns it into the family's enum, its [`Schema`], a Rust function, a
+//! gradient, samples and an example; `define_ops` turns it into the family's enum, its [`Schema`], a Rust function, a
 //! `Tensor` method and, with `py/`, the Python function, method and stub. Bodies and gradients are written in `Tensor`
 //! ops.
 //! Depends on `tensor`, `autograd` and `dispatch`; nothing here sees a backend's array.
