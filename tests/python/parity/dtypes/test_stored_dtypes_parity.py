@@ -194,6 +194,19 @@ def test_elements_are_written_in_place(device: str) -> None:
         assert x.int().tolist() == [1, 2, 0, 3]
 
 
+def test_refusals_name_the_dtype() -> None:
+    for name in FLOAT8:
+        x, y = ours_of(torch.ones(2).to(getattr(torch, name))), torch.ones(2).to(getattr(torch, name))
+        with pytest.raises(TypeError) as theirs:
+            y.numpy()
+        with pytest.raises(TypeError, match=str(theirs.value)):
+            x.numpy()
+    for number, kind in ((-1, OverflowError), (1.5, TypeError), (2**64, OverflowError)):
+        for module in (torch, lucid):
+            with pytest.raises(kind):
+                module.tensor([number], dtype=module.uint64)
+
+
 def test_text_and_bytes() -> None:
     for name in STORED:
         x = torch.tensor([[1, 2, 300], [4, 5, 6]]).to(getattr(torch, name))
