@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn comparisons_on_every_dtype_and_layout() {
-        for &dtype in DType::ALL {
+        for &dtype in DType::ALL.iter().filter(|d| !d.is_stored_only()) {
             let make = |v: &[u8]| layouts(&[2, 2], v).into_iter().map(|x| cast(&x, dtype).unwrap()).collect::<Vec<_>>();
             for (a, b) in make(&[0, 1, 1, 0]).iter().zip(make(&[0, 0, 1, 1]).iter().rev()) {
                 let ask = |op| show::<bool>(&compare(&op, a, b, &meta(&[2, 2], DType::Bool)).unwrap());
