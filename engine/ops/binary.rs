@@ -311,10 +311,10 @@ fn pow_grad_exponent(c: &crate::autograd::Ctx<'_>, g: &Tensor) -> Result<Tensor>
     (g * &slope)?.where_else_zero(&flat.logical_not()?)
 }
 
-/// 1 where this side won, 1/2 at a tie, 0 elsewhere.
-fn tie_share(c: &crate::autograd::Ctx<'_>, lost: &Tensor, g: &Tensor) -> Result<Tensor> {
+/// The gradient where this side won, half of it at a tie, 0 elsewhere, whatever it is there.
+fn of_winner(c: &crate::autograd::Ctx<'_>, lost: &Tensor, g: &Tensor) -> Result<Tensor> {
     let tie = c.x(0)?.eq(&c.x(1)?)?;
-    (1.0 - &lost.cast(g.dtype())?)? - &(tie.cast(g.dtype())? * 0.5)?
+    (g * &(1.0 - &(tie.cast(g.dtype())? * 0.5)?)?)?.where_else_zero(&lost.logical_not()?)
 }
 
 /// A factor as PyTorch applies it to integers: without its fraction.

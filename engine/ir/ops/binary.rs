@@ -93,10 +93,7 @@ macro_rules! binary_ops {
         method maximum(other: Tensor) -> Tensor {
             in_place: yes, dtypes: ORDERED.and(DTypes::UNSIGNED), result: Same,
             primitive: Maximum, saves: Inputs,
-            gradient: |c, g| [
-                tie_share(c, &c.x(0)?.lt(&c.x(1)?)?, g)? * g,
-                tie_share(c, &c.x(1)?.lt(&c.x(0)?)?, g)? * g,
-            ],
+            gradient: |c, g| [of_winner(c, &c.x(0)?.lt(&c.x(1)?)?, g), of_winner(c, &c.x(1)?.lt(&c.x(0)?)?, g)],
             run: extremum[BinaryOp::Maximum],
             samples: ["N(3, 4), N(3, 4)", "N(3, 4), N(4)"],
             example: ["assert_close(tensor([1.0, 5.0])?.maximum(&tensor([3.0, 2.0])?)?, [3.0, 5.0]);"],
@@ -105,10 +102,7 @@ macro_rules! binary_ops {
         method minimum(other: Tensor) -> Tensor {
             in_place: yes, dtypes: ORDERED.and(DTypes::UNSIGNED), result: Same,
             primitive: Minimum, saves: Inputs,
-            gradient: |c, g| [
-                tie_share(c, &c.x(0)?.gt(&c.x(1)?)?, g)? * g,
-                tie_share(c, &c.x(1)?.gt(&c.x(0)?)?, g)? * g,
-            ],
+            gradient: |c, g| [of_winner(c, &c.x(0)?.gt(&c.x(1)?)?, g), of_winner(c, &c.x(1)?.gt(&c.x(0)?)?, g)],
             run: extremum[BinaryOp::Minimum],
             samples: ["N(3, 4), N(3, 4)", "N(3, 4), N(4)"],
             example: ["assert_close(tensor([1.0, 5.0])?.minimum(&tensor([3.0, 2.0])?)?, [1.0, 2.0]);"],

@@ -46,6 +46,18 @@ def test_no_nan_where_pytorch_has_none(name: str, device: str) -> None:
         assert all(math.isnan(w) or not math.isnan(g) for g, w in zip(got, want, strict=True)), numbers
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", ["maximum", "minimum", "fmax", "fmin"])
+@pytest.mark.parametrize("arriving", [math.nan, INF])
+def test_no_gradient_reaches_what_was_not_chosen(name: str, device: str, arriving: float) -> None:
+    def both(module: Any, **kwargs: Any) -> list[Any]:
+        a, b = (module.tensor(v, **kwargs).requires_grad_() for v in ([1.0, 2.0, 3.0], [2.0, 2.0, -1.0]))
+        getattr(module, name)(a, b).backward(module.tensor([arriving, arriving, 1.0], **kwargs))
+        return a.grad.tolist() + b.grad.tolist()
+
+    assert same(both(lucid, device=device), both(torch))
+
+
 @pytest.mark.parametrize("value", [0j, 1 + 2j])
 @pytest.mark.parametrize("dim", [None, 0, 1])
 def test_std_of_equal_complex_numbers(value: complex, dim: int | None) -> None:
