@@ -22,6 +22,8 @@ class Blocks(nn.Module):
 
     def __init__(self, rows: int, columns: int, format: str) -> None:
         super().__init__()
+        if format not in FORMATS:
+            raise errors.ValueError(f"{type(self).__name__}: the format {format!r} is none of {', '.join(FORMATS)}")
         size, width = FORMATS[format]
         self.rows, self.columns, self.format = rows, columns, format
         shape = (rows, columns // size * width)

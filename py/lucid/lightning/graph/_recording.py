@@ -263,6 +263,9 @@ def _run(g: GraphIR, node: Node, tensors: dict[int, Tensor], made: Recording) ->
 
 def work_of(op: str, shapes: Sequence[tuple[int, ...]], dtype: str, attrs: Any) -> Work:
     """The cost of an operator for inputs of these shapes."""
+    for what, given, known in (("operator", op, OPS), ("dtype", dtype, DTYPES)):
+        if not isinstance(given, str) or given not in known:
+            raise errors.ValueError(f"work_of: the {what} {given!r} is none of {', '.join(known)}")
 
     def one() -> Work:
         inputs = [_C.empty(shape, dtype=DTYPES[dtype], device="meta") for shape in shapes]
