@@ -98,42 +98,34 @@ pub fn attention_gradients(
     scale: f64,
     asked: [bool; 3],
 ) -> Result<Option<[Option<GpuArray>; 3]>> {
-    gradients(g, x, mask, causal, scale, asked).map_err(|e| e.of("scaled_dot_product_attention"))
-}
-
-fn gradients(
-    g: &GpuArray,
-    x: [&GpuArray; 3],
-    mask: Option<&GpuArray>,
-    causal: bool,
-    scale: f64,
-    asked: [bool; 3],
-) -> Made<Option<[Option<GpuArray>; 3]>> {
-    let alike = x[0].shape()[1] == x[1].shape()[1] && x.iter().all(|x| x.element() == g.element() && x.numel() > 0);
-    if !alike || g.numel() == 0 || custom_kernel::room().is_none() {
-        return Ok(None);
-    }
-    let logical = |x: &GpuArray| packed(&*x.value()?.logical()?);
-    let (g, [q, k, v]) = (logical(g)?, [logical(x[0])?, logical(x[1])?, logical(x[2])?]);
-    let mask = mask.map(logical).transpose()?;
-    let Some(p) = weights(&q, &k, mask.as_ref(), causal, scale)? else { return Ok(None) };
-    let made = |array: Array, like: &GpuArray| GpuArray::new(Value::plain(array), like.shape(), like.element());
-    let to_value = match asked[2] {
-        true => Some(made(ops::matmul(&transposed(&p)?, &g)?, x[2])?),
-        false => None,
+    let recorded = || -> Made<Option<[Option<GpuArray>; 3]>> {
+        let alike = x[0].shape()[1] == x[1].shape()[1] && x.iter().all(|x| x.element() == g.element() && x.numel() > 0);
+        if !alike || g.numel() == 0 || custom_kernel::room().is_none() {
+            return Ok(None);
+        }
+        let logical = |x: &GpuArray| packed(&*x.value()?.logical()?);
+        let (g, [q, k, v]) = (logical(g)?, [logical(x[0])?, logical(x[1])?, logical(x[2])?]);
+        let mask = mask.map(logical).transpose()?;
+        let Some(p) = weights(&q, &k, mask.as_ref(), causal, scale)? else { return Ok(None) };
+        let made = |array: Array, like: &GpuArray| GpuArray::new(Value::plain(array), like.shape(), like.element());
+        let to_value = match asked[2] {
+            true => Some(made(ops::matmul(&transposed(&p)?, &g)?, x[2])?),
+            false => None,
+        };
+        let [mut to_query, mut to_key] = [None, None];
+        if asked[0] || asked[1] {
+            let to_weights = ops::matmul(&g, &transposed(&v)?)?;
+            let Some(to_scores) = softmax_kernels::back(&to_weights, &p, false, scale)? else { return Ok(None) };
+            if asked[0] {
+                to_query = Some(made(ops::matmul(&to_scores, &k)?, x[0])?);
+            }
+            if asked[1] {
+                let array = ops::matmul(&transposed(&q)?, &to_scores)?;
+                let [b, h, s, e] = [0, 1, 2, 3].map(|i| x[1].shape()[i]);
+                to_key = Some(GpuArray::new(Value::plain(array), &[b, h, e, s], x[1].element())?);
+            }
+        }
+        Ok(Some([to_query, to_key, to_value]))
     };
-    let [mut to_query, mut to_key] = [None, None];
-    if asked[0] || asked[1] {
-        let to_weights = ops::matmul(&g, &transposed(&v)?)?;
-        let Some(to_scores) = softmax_kernels::back(&to_weights, &p, false, scale)? else { return Ok(None) };
-        if asked[0] {
-            to_query = Some(made(ops::matmul(&to_scores, &k)?, x[0])?);
-        }
-        if asked[1] {
-            let array = ops::matmul(&transposed(&q)?, &to_scores)?;
-            let [b, h, s, e] = [0, 1, 2, 3].map(|i| x[1].shape()[i]);
-            to_key = Some(GpuArray::new(Value::plain(array), &[b, h, e, s], x[1].element())?);
-        }
-    }
-    Ok(Some([to_query, to_key, to_value]))
+    recorded().map_err(|e| e.of("scaled_dot_product_attention"))
 }

@@ -105,7 +105,7 @@ fn sizes(values: &Spatial) -> Made<Ints> {
 const REFUSED: std::ops::Range<usize> = 120 * 120..200 * 200;
 /// Products of channels below which it has another choice.
 const NARROW: i32 = 32 * 64;
-/// Elements of the windows that are laid out at a time.
+/// Elements of the windows that are copied side by side at a time.
 const COLUMNS: usize = 1 << 25;
 
 /// Is this a convolution that MLX on CUDA must not be given?

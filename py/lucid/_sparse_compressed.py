@@ -13,12 +13,19 @@ from typing import Any, ClassVar
 
 import lucid
 from lucid import Tensor, errors
-from lucid._repr import compressed_repr
-from lucid._sparse_csr import _OF_VALUES, SparseCsrTensor, _fail, checked, linear_of, to_sparse_csr
+from lucid._sparse_csr import (
+    _OF_VALUES,
+    CompressedMatrix,
+    SparseCsrTensor,
+    _fail,
+    checked,
+    linear_of,
+    to_sparse_csr,
+)
 from lucid._wrapped import Rules, name_of
 
 
-class _Compressed(Tensor):
+class _Compressed(CompressedMatrix):
     """What both layouts share: a CSR tensor of the places, and the values."""
 
     #: What transforms read of a tensor is not all there is of this one.
@@ -26,7 +33,6 @@ class _Compressed(Tensor):
     _rules: ClassVar[Rules]
     _layout: ClassVar[str]
     _places: SparseCsrTensor
-    _kept: Tensor
 
     @classmethod
     def of(cls, places: SparseCsrTensor, values: Tensor) -> Any:
@@ -86,56 +92,8 @@ class _Compressed(Tensor):
         made = self._coo().to_dense()
         return made if dtype is None else made.to(dtype)
 
-    def size(self, dim: int | None = None) -> Any:
-        """The shape, or one size."""
-        return self.shape if dim is None else self.shape[dim]
-
-    def dim(self) -> int:
-        """2."""
-        return 2
-
-    def sparse_dim(self) -> int:
-        """2."""
-        return 2
-
-    def dense_dim(self) -> int:
-        """0."""
-        return 0
-
-    def numel(self) -> int:
-        """n · m."""
-        return int(self.shape[0] * self.shape[1])
-
-    ndim = property(dim)
     layout = property(lambda self: getattr(lucid, self._layout))
-    is_sparse = property(lambda self: False)
     is_sparse_csr = property(lambda self: False)
-    requires_grad = property(lambda self: self._kept.requires_grad, lambda self, on: self._kept.requires_grad_(on))
-    is_leaf = property(lambda self: self._kept.is_leaf)
-    grad_fn = property(lambda self: self._kept.grad_fn)
-
-    @property  # type: ignore[misc]
-    def grad(self) -> Any:
-        """The gradient of the values, at their places."""
-        found = self._kept.grad
-        return None if found is None else self.like(found)
-
-    def requires_grad_(self, requires_grad: bool = True) -> Any:
-        """Says whether gradients are wanted of the values."""
-        self._kept.requires_grad_(requires_grad)
-        return self
-
-    def __len__(self) -> int:
-        return int(self.shape[0])
-
-    def _named_parts(self) -> tuple[tuple[str, Tensor], ...]:
-        raise NotImplementedError
-
-    def __repr__(self, **_: Any) -> str:
-        return compressed_repr(self, self._named_parts(), self._nnz())
-
-    __str__ = __repr__
-    __hash__ = object.__hash__
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if id(self) not in memo:
@@ -262,9 +220,10 @@ def sparse_csc_tensor(
     op = "sparse_csc_tensor"
     _check_layout(op, layout, "sparse_csc")
     kept = _values(op, values, 1, dtype, device, requires_grad)
-    turned = None if size is None else tuple(size)[::-1]
+    transposed = None if size is None else tuple(size)[::-1]
     # The rows of the transpose are the columns.
-    places = checked(op, ("ccol_indices", "row_indices"), (ccol_indices, row_indices, kept.detach()), turned, device)
+    parts = (ccol_indices, row_indices, kept.detach())
+    places = checked(op, ("ccol_indices", "row_indices"), parts, transposed, device)
     made: SparseCscTensor = SparseCscTensor.of(places, kept)
     return made
 
@@ -425,8 +384,8 @@ def _scale(func: Any, input: Any, other: Any, **kwargs: Any) -> Any:
 def _transpose(func: Any, input: Any, *dims: int) -> Any:
     if isinstance(input, SparseCscTensor):
         return input._places.like(input._kept)
-    turned = input.to_sparse().t()
-    return to_sparse_bsr(turned, tuple(input._kept.shape[:0:-1]))
+    transposed = input.to_sparse().t()
+    return to_sparse_bsr(transposed, tuple(input._kept.shape[:0:-1]))
 
 
 def _sum(func: Any, input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:

@@ -23,7 +23,69 @@ def _fail(op: str, why: str) -> NoReturn:
     raise errors.RuntimeError(f"{op}(): {why}")
 
 
-class SparseCsrTensor(Tensor):
+class CompressedMatrix(Tensor):
+    """What matrices in CSR, CSC and BSR layout share: sizes, and what is asked of their values, which are `_kept`."""
+
+    _kept: Tensor
+
+    def like(self, values: Tensor) -> Any:
+        """Other values at the same places."""
+        raise NotImplementedError
+
+    def _nnz(self) -> int:
+        raise NotImplementedError
+
+    def size(self, dim: int | None = None) -> Any:
+        """The shape, or one size."""
+        return self.shape if dim is None else self.shape[dim]
+
+    def dim(self) -> int:
+        """2."""
+        return 2
+
+    def sparse_dim(self) -> int:
+        """2."""
+        return 2
+
+    def dense_dim(self) -> int:
+        """0."""
+        return 0
+
+    def numel(self) -> int:
+        """n · m."""
+        return int(self.shape[0] * self.shape[1])
+
+    ndim = property(dim)
+    is_sparse = property(lambda self: False)
+    requires_grad = property(lambda self: self._kept.requires_grad, lambda self, on: self._kept.requires_grad_(on))
+    is_leaf = property(lambda self: self._kept.is_leaf)
+    grad_fn = property(lambda self: self._kept.grad_fn)
+
+    @property  # type: ignore[misc]
+    def grad(self) -> Any:
+        """The gradient of the values, at their places."""
+        found = self._kept.grad
+        return None if found is None else self.like(found)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Any:
+        """Says whether gradients are wanted of the values."""
+        self._kept.requires_grad_(requires_grad)
+        return self
+
+    def __len__(self) -> int:
+        return int(self.shape[0])
+
+    def _named_parts(self) -> tuple[tuple[str, Tensor], ...]:
+        raise NotImplementedError
+
+    def __repr__(self, **_: Any) -> str:
+        return compressed_repr(self, self._named_parts(), self._nnz())
+
+    __str__ = __repr__
+    __hash__ = object.__hash__
+
+
+class SparseCsrTensor(CompressedMatrix):
     """A matrix in CSR layout. See `sparse_csr_tensor`."""
 
     #: What transforms read of a tensor is not all there is of this one.
@@ -102,56 +164,11 @@ class SparseCsrTensor(Tensor):
         """(n, m)."""
         return lucid.Size(self._sizes)
 
-    def size(self, dim: int | None = None) -> Any:
-        """The shape, or one size."""
-        return self.shape if dim is None else self.shape[dim]
-
-    def dim(self) -> int:
-        """2."""
-        return 2
-
-    def sparse_dim(self) -> int:
-        """2."""
-        return 2
-
-    def dense_dim(self) -> int:
-        """0."""
-        return 0
-
-    def numel(self) -> int:
-        """n · m."""
-        return self._sizes[0] * self._sizes[1]
-
-    ndim = property(dim)
     layout = property(lambda self: lucid.sparse_csr)
-    is_sparse = property(lambda self: False)
     is_sparse_csr = property(lambda self: True)
-    requires_grad = property(lambda self: self._kept.requires_grad, lambda self, on: self._kept.requires_grad_(on))
-    is_leaf = property(lambda self: self._kept.is_leaf)
-    grad_fn = property(lambda self: self._kept.grad_fn)
-
-    @property  # type: ignore[misc]
-    def grad(self) -> Any:
-        """The gradient of the values, at their places."""
-        found = self._kept.grad
-        return None if found is None else self.like(found)
-
-    def requires_grad_(self, requires_grad: bool = True) -> SparseCsrTensor:
-        """Says whether gradients are wanted of the values."""
-        self._kept.requires_grad_(requires_grad)
-        return self
-
-    def __len__(self) -> int:
-        return self._sizes[0]
 
     def _named_parts(self) -> tuple[tuple[str, Tensor], ...]:
         return ("crow_indices", self._crow), ("col_indices", self._col), ("values", self._kept)
-
-    def __repr__(self, **_: Any) -> str:
-        return compressed_repr(self, self._named_parts(), self._nnz())
-
-    __str__ = __repr__
-    __hash__ = object.__hash__
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if id(self) not in memo:
