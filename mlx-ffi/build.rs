@@ -237,7 +237,12 @@ fn compile(mlx: &Path, mlx_c: &Path, out: &Path) -> Outcome<()> {
         }
         build.file(path);
     }
-    build.file("cpp/error.cpp").file("cpp/distributed.cpp").file("cpp/process.cpp").file("cpp/shim.cpp");
+    build
+        .file("cpp/error.cpp")
+        .file("cpp/cuda.cpp")
+        .file("cpp/distributed.cpp")
+        .file("cpp/process.cpp")
+        .file("cpp/shim.cpp");
     build.try_compile("mlxc").map_err(|e| {
         format!(
             "mlx-c does not compile: {e}; a C++20 compiler is needed (GCC 12, clang 15 or newer; set CXX to name one)."

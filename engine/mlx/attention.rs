@@ -8,24 +8,20 @@ use super::convert::{self, constant, int};
 use super::custom_kernel;
 use super::emulator::Language;
 use super::kernel_error::{Fault, Made};
+use super::layout_kernels::row_major;
 use super::softmax_kernels;
 use super::value::Value;
-use crate::Result;
+use crate::{DType, Result};
 use lucid_ir::Meta;
 use mlx_ffi::device::{self, Kind};
 use mlx_ffi::{fast, ops, Array, Dtype};
 
 /// Queries from which on two products and a kernel between them beat MLX's attention in float32, for which CUDA has no
 /// fused one.
-const QUERIES: i32 = 16;
+const QUERIES: usize = 16;
 
 fn transposed(x: &Array) -> Made<Array> {
     Ok(ops::swapaxes(x, -1, -2)?)
-}
-
-/// Heads one after the other: MLX runs a product for each batch of them where they are strided views of one projection.
-fn packed(x: &Array) -> Made<Array> {
-    Ok(ops::contiguous(x, false)?)
 }
 
 /// The weights of all queries over all keys; `None` where a kernel of our own cannot take them.
@@ -33,17 +29,17 @@ fn weights(q: &Array, k: &Array, mask: Option<&Array>, causal: bool, scale: f64)
     softmax_kernels::weights(&ops::matmul(q, &transposed(k)?)?, mask, causal, scale)
 }
 
-/// As two products, where that is the quicker way.
-fn by_products(x: [&Array; 3], mask: Option<&GpuArray>, causal: bool, scale: f64) -> Made<Option<Array>> {
+/// As two products, where that is the quicker way. Heads are brought one after the other: MLX runs a product for each batch of
+/// them where they are strided views of one projection.
+fn by_products(x: [&Value; 3], mask: Option<&GpuArray>, causal: bool, quick: bool, scale: f64) -> Made<Option<Array>> {
     let [q, k, v] = x;
     let cuda = custom_kernel::language() == Some(Language::Cuda) && custom_kernel::room().is_some();
-    let alike = q.shape()[1] == k.shape()[1] && q.shape()[2] >= QUERIES;
-    if !cuda || !alike || q.dtype() != Dtype::Float32 {
+    if !cuda || !quick {
         return Ok(None);
     }
     let mask = mask.map(|m| Ok::<Array, Fault>(m.value()?.logical()?.into_owned())).transpose()?;
-    match weights(&packed(q)?, &packed(k)?, mask.as_ref(), causal, scale)? {
-        Some(p) => Ok(Some(ops::matmul(&p, &packed(v)?)?)),
+    match weights(&row_major(q)?, &row_major(k)?, mask.as_ref(), causal, scale)? {
+        Some(p) => Ok(Some(ops::matmul(&p, &row_major(v)?)?)),
         None => Ok(None),
     }
 }
@@ -63,10 +59,12 @@ pub(super) fn attention(
         convert::countable(&[out.shape[0], out.shape[1], length, keys])?;
     }
     let values = [x[0].value()?, x[1].value()?, x[2].value()?];
-    let (q, k, v) = (values[0].logical()?, values[1].logical()?, values[2].logical()?);
-    if let Some(made) = by_products([&q, &k, &v], mask, causal, scale)? {
+    let alike = x[0].shape()[1] == x[1].shape()[1] && x[0].element() == DType::F32;
+    let quick = alike && length >= QUERIES;
+    if let Some(made) = by_products([&values[0], &values[1], &values[2]], mask, causal, quick, scale)? {
         return Ok(made);
     }
+    let (q, k, v) = (values[0].logical()?, values[1].logical()?, values[2].logical()?);
     let run = |how: &str, mask: Option<&Array>| {
         fast::scaled_dot_product_attention(&q, &k, &v, scale as f32, how, mask, None, false)
     };
@@ -103,7 +101,7 @@ pub fn attention_gradients(
         if !alike || g.numel() == 0 || custom_kernel::room().is_none() {
             return Ok(None);
         }
-        let logical = |x: &GpuArray| packed(&*x.value()?.logical()?);
+        let logical = |x: &GpuArray| row_major(&*x.value()?);
         let (g, [q, k, v]) = (logical(g)?, [logical(x[0])?, logical(x[1])?, logical(x[2])?]);
         let mask = mask.map(logical).transpose()?;
         let Some(p) = weights(&q, &k, mask.as_ref(), causal, scale)? else { return Ok(None) };

@@ -4,6 +4,8 @@
 
 use super::array::GpuArray;
 use super::convert::{self, int, ints, Ints};
+use super::custom_kernel;
+use super::emulator::Language;
 use super::host_kernel;
 use super::kernel_error::Made;
 use super::value::Value;
@@ -12,7 +14,7 @@ use lucid_cpu::CpuBackend;
 use lucid_ir::backend::Backend;
 use lucid_ir::ops::contract::ContractOp;
 use lucid_ir::Meta;
-use mlx_ffi::{ops, Array};
+use mlx_ffi::{ops, Array, Dtype};
 
 /// Elements of the products held at once when integers are multiplied.
 const AT_ONCE: usize = 1 << 24;
@@ -49,7 +51,42 @@ fn matmul(a: &GpuArray, b: &GpuArray, out: &Meta) -> Made<Array> {
     if out.dtype.is_integral() {
         return integer_product(&x, &y, inner, numel(&out.shape), out);
     }
-    Ok(ops::matmul(&x, &y)?)
+    product(&x, &y)
+}
+
+/// What cuBLAS wants sizes of 16-bit matrices to be multiples of: it reads 16 bytes at a time, and is several times slower
+/// where rows do not begin at such places.
+const ALIGNED: i32 = 8;
+/// The smallest dimension of products that are worth the copies.
+const WORTH: i32 = 256;
+
+/// A product of floats. 16-bit matrices whose sizes are not aligned (a vocabulary of 50257) are filled up with zeros on CUDA.
+pub(super) fn product(x: &Array, y: &Array) -> Made<Array> {
+    let half = matches!(x.dtype(), Dtype::Float16 | Dtype::Bfloat16) && x.dtype() == y.dtype();
+    let (rows, columns) = (x.shape(), y.shape());
+    let (&[.., m, k], &[_, n]) = (rows, columns) else { return Ok(ops::matmul(x, y)?) };
+    let uneven = |size: &i32| size % ALIGNED != 0;
+    let flat = x.ndim() == 2;
+    let large = k.min(n) >= WORTH && x.size() / k as usize >= WORTH as usize;
+    let wanted = [k, n].iter().any(uneven) || flat && uneven(&m);
+    if !half || !large || !wanted || custom_kernel::language() != Some(Language::Cuda) {
+        return Ok(ops::matmul(x, y)?);
+    }
+    let missing = |size: i32| (ALIGNED - size % ALIGNED) % ALIGNED;
+    let filled = |a: &Array, below: i32, right: i32| -> Made<Array> {
+        if (below, right) == (0, 0) {
+            return Ok(a.clone());
+        }
+        let last = int(a.ndim())? - 1;
+        Ok(ops::pad(a, &[last - 1, last], &[0, 0], &[below, right], &ops::zeros(&[], a.dtype())?, "constant")?)
+    };
+    let below = if flat { missing(m) } else { 0 };
+    let made = ops::matmul(&filled(x, below, missing(k))?, &filled(y, missing(k), missing(n))?)?;
+    let mut stop = Ints::from_slice(rows);
+    stop[rows.len() - 1] = n;
+    let shown = ops::slice(&made, &Ints::from_elem(0, rows.len()), &stop, &Ints::from_elem(1, rows.len()))?;
+    // Row-major, since what is made of strided rows is slower by more than this copy.
+    Ok(ops::contiguous(&shown, false)?)
 }
 
 /// Sums of element-wise products, over pieces of the inner dimension.

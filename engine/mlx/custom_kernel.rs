@@ -7,6 +7,7 @@
 
 use super::convert::int;
 use super::emulator::{self, Language};
+use super::kernel_cache::Function;
 use super::kernel_error::Made;
 use super::lower;
 use crate::Error;
@@ -104,6 +105,11 @@ pub(super) fn apart() -> bool {
 }
 
 impl Text {
+    /// Does the kernel read its inputs wherever they are? MLX tells it their strides, by this name.
+    fn takes_strides(&self) -> bool {
+        self.body.contains("_strides[")
+    }
+
     /// Hands the whole source in a language to the function.
     fn with_source<T>(&self, prelude: &Prelude, f: impl FnOnce(Source<'_>) -> Made<T>) -> Made<T> {
         // MLX tells kernels apart by their names alone, also those that it keeps on disk.
@@ -119,8 +125,27 @@ impl Text {
             outputs: &outputs,
             body: &body,
             header: &header,
-            ensure_row_contiguous: true,
+            ensure_row_contiguous: !self.takes_strides(),
         })
+    }
+
+    /// Records a launch of the kernel as this engine compiles and keeps it; `None` where MLX must compile it.
+    fn launch_kept(&self, inputs: &[&Array], launch: &Launch<'_>) -> Made<Option<Vec<Array>>> {
+        if self.takes_strides() {
+            return Ok(None);
+        }
+        let (header, body) = Prelude::of(Language::Cuda).source(self);
+        let function = Function {
+            name: self.name,
+            header: &header,
+            inputs: &self.inputs,
+            outputs: &self.outputs,
+            body: &body,
+            group: self.group,
+        };
+        let Some(kernel) = function.compiled(inputs, launch.outputs) else { return Ok(None) };
+        // SAFETY: the engine's own source, whose threads leave where they count beyond their elements.
+        Ok(Some(unsafe { kernel.launch(inputs, launch) }?))
     }
 }
 
@@ -132,7 +157,7 @@ enum Compiled {
 /// A kernel, and the launches of it that were recorded before: MLX puts its whole text together at each call.
 struct Kernel {
     compiled: Compiled,
-    group: usize,
+    text: Text,
     launches: Mutex<HashMap<Like, Arc<Primitive>>>,
 }
 
@@ -163,7 +188,7 @@ fn kernel(key: &str, language: Language, text: impl FnOnce() -> Text) -> Made<Ar
         Language::Metal => Ok(Compiled::Metal(MetalKernel::new(source, false)?)),
         Language::Cuda => Ok(Compiled::Cuda(CudaKernel::new(source, 0)?)),
     })?;
-    let kernel = Arc::new(Kernel { compiled, group: text.group, launches: Mutex::default() });
+    let kernel = Arc::new(Kernel { compiled, text, launches: Mutex::default() });
     made.insert(key.to_owned(), Arc::clone(&kernel));
     Ok(kernel)
 }
@@ -247,12 +272,15 @@ pub(super) fn launch_typed(
         // SAFETY: inputs and outputs like those of the launch that it was taken from, which `like` tells apart.
         return Ok(unsafe { known.repeat_all(inputs, outputs) }?);
     }
-    let launch = geometry(kernel.group)?;
+    let launch = geometry(kernel.text.group)?;
     let made = match &kernel.compiled {
         // SAFETY: the engine's own source, whose threads leave where they count beyond their elements.
         Compiled::Metal(k) => unsafe { k.launch(inputs, &launch) }?,
-        // SAFETY: as above.
-        Compiled::Cuda(k) => unsafe { k.launch(inputs, &launch) }?,
+        Compiled::Cuda(k) => match kernel.text.launch_kept(inputs, &launch)? {
+            Some(made) => made,
+            // SAFETY: as above.
+            None => unsafe { k.launch(inputs, &launch) }?,
+        },
     };
     // SAFETY: nobody else has the arrays yet.
     if let Some(primitive) = made.first().and_then(|a| unsafe { Primitive::of(a, inputs) }) {
@@ -312,7 +340,6 @@ pub(super) mod host {
     /// integers.
     pub(crate) fn run(
         text: &Text,
-        images: usize,
         whole: &[usize],
         inputs: &[&[f32]],
         outputs: &[usize],
@@ -323,7 +350,6 @@ pub(super) mod host {
         let mut program = String::from("#include <math.h>\n#include <stdio.h>\n#define exp expf\n#define log logf\n");
         program +=
             "#define LUCID_GROUP 1\n#define LUCID_SHARED static\n#define LUCID_BARRIER\nstatic const int lane = 0;\n";
-        let _ = writeln!(program, "static const int x_shape[] = {{{images}}};");
         for (at, (name, values)) in text.inputs.iter().zip(inputs).enumerate() {
             let kind = if whole.contains(&at) { "int" } else { "float" };
             let literals: Vec<String> = values

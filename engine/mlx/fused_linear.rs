@@ -116,7 +116,8 @@ fn below(v: &Value) -> Option<Chain> {
         | Origin::Pool(_)
         | Origin::PoolBack(_)
         | Origin::LogSoftmax(_)
-        | Origin::OneClass(_) => None,
+        | Origin::OneClass(_)
+        | Origin::Framed(_) => None,
     }
 }
 

@@ -11,6 +11,7 @@ use super::convert::{self, constant, int, ints, Ints};
 use super::custom_kernel;
 use super::elementwise::union;
 use super::emulator::Language;
+use super::framed::Framed;
 use super::kernel_error::Made;
 use super::value::{reduced, Perm, Value, ValueRange};
 use super::view::{fits, physical_axis, places, slice_ends};
@@ -384,6 +385,9 @@ fn slice_scatter(x: &GpuArray, src: &GpuArray, dims: &Slices) -> Made<Value> {
 
 /// Zeros around a part, in the part's own order of axes: one operation in place of a fill and a copy.
 fn pad(x: &GpuArray, part: &Value, from: &[usize], dims: &[SliceDim]) -> Made<Value> {
+    if let [d] = dims {
+        return Framed::around(part, d.axis, d.start, x.shape()[d.axis]);
+    }
     let (mut axes, mut low, mut high) = (Ints::new(), Ints::new(), Ints::new());
     for d in dims {
         axes.push(int(physical_axis(part.perm.as_ref(), d.axis))?);

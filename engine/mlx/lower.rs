@@ -7,6 +7,7 @@
 
 use super::convert::{constant, spread};
 use super::cross_entropy::{LogSoftmax, OneClass};
+use super::framed::Framed;
 use super::fused_linear::Chain;
 use super::kernel_error::Made;
 use super::max_pool::{Pooled, Returned};
@@ -43,12 +44,15 @@ pub(super) enum Origin {
     LogSoftmax(LogSoftmax),
     /// A gradient of the negative log-likelihood.
     OneClass(OneClass),
+    /// Zeros around the gradients of slices.
+    Framed(Framed),
 }
 
 impl Origin {
     /// What was made so.
     pub(super) fn make(&self) -> Made<Array> {
         match self {
+            Origin::Framed(framed) => framed.make(),
             Origin::Relu { input, dtype } => relu(input.array()?, *dtype),
             Origin::BiasAdd { raw, wide, .. } => Ok(ops::add(raw.array()?, wide)?),
             Origin::Pool(pooled) => pooled.make(),
@@ -68,6 +72,7 @@ impl Origin {
             | Origin::BiasAdd { .. }
             | Origin::Pool(_)
             | Origin::PoolBack(_)
+            | Origin::Framed(_)
             | Origin::Linear(_) => None,
         }
     }
@@ -107,7 +112,8 @@ impl Peeled {
                     | Origin::PoolBack(_)
                     | Origin::Linear(_)
                     | Origin::LogSoftmax(_)
-                    | Origin::OneClass(_),
+                    | Origin::OneClass(_)
+                    | Origin::Framed(_),
                 ) => break,
                 Some(Origin::Relu { input, .. }) => {
                     below = input;

@@ -75,11 +75,11 @@ impl Tiles {
     }
 
     /// What the kernels know of the sizes, none above 2³¹: windows of an image and of a row, channels, elements of an
-    /// image, from a window to the one below and to the next, rows and columns of a window, elements of a line.
-    pub(super) fn numbers(&self) -> [i64; 9] {
+    /// image, from a window to the one below and to the next, rows and columns of a window, elements of a line, images.
+    pub(super) fn numbers(&self, images: usize) -> [i64; 10] {
         let ([_, columns], [h, w], c) = (self.counts(), self.window, self.channels);
         let (image, line) = (self.size[0] * self.size[1] * c, self.size[1] * c);
-        [self.per_image(), columns * c, c, image, h * line, w * c, h, w, line].map(|n| n as i64)
+        [self.per_image(), columns * c, c, image, h * line, w * c, h, w, line, images].map(|n| n as i64)
     }
 
     /// The largest element of every window of the image; (N, channels, rows, columns) if `planar`, else channels last.
@@ -91,7 +91,7 @@ impl Tiles {
             false => [n, rows, columns, self.channels],
         };
         let shape = [int(shape[0])?, int(shape[1])?, int(shape[2])?, int(shape[3])?];
-        let table = numbers(&self.numbers())?;
+        let table = numbers(&self.numbers(n))?;
         let inputs: Vec<&Array> = [&image.raw, &table].into_iter().chain(&image.bias).collect();
         let key = format!("max pool {bias} {relu} {planar}");
         let made = launch(&key, || largest(bias, relu, planar), &inputs, &[&shape], n * self.per_image());
@@ -107,7 +107,7 @@ impl Tiles {
     /// `clipped` passes only what belongs to elements above 0.
     fn max_back(&self, image: &Image, g: &Array, planar: bool, clipped: bool) -> Made<Array> {
         let (n, bias, relu) = (image.images(), image.bias.is_some(), image.relu);
-        let table = numbers(&self.numbers())?;
+        let table = numbers(&self.numbers(n))?;
         let inputs: Vec<&Array> = [&image.raw, &table, g].into_iter().chain(&image.bias).collect();
         let key = format!("max pool back {bias} {relu} {planar} {clipped}");
         let text = || route_back(bias, relu, planar, clipped);
@@ -160,7 +160,7 @@ fn windows(bias: bool, relu: bool) -> String {
     let load = Image::load(bias, relu);
     format!(
         "unsigned int per = d[0], per_row = d[1], channels = d[2];
-if (i >= (unsigned int)x_shape[0] * per) return;
+if (i >= (unsigned int)d[9] * per) return;
 unsigned int channel = i % channels, column = i % per_row / channels, row = i % per / per_row;
 unsigned int start = i / per * d[3] + row * d[4] + column * d[5] + channel;
 unsigned int at = start, where = start;

@@ -4,6 +4,7 @@
 
 use super::array::GpuArray;
 use super::attention::attention;
+use super::contract;
 use super::convert::{self, constant, int, ints, Ints};
 use super::cross_entropy::LogSoftmax;
 use super::element_fn;
@@ -252,10 +253,10 @@ pub(super) fn turned(w: &Value) -> Made<Ref<'_>> {
 
 /// A product, and what is added to it.
 pub(super) fn product(x: &Array, wt: &Array, bias: Option<&Array>) -> Made<Array> {
-    Ok(match bias {
-        Some(bias) => ops::addmm(bias, x, wt)?,
-        None => ops::matmul(x, wt)?,
-    })
+    match bias {
+        Some(bias) => Ok(ops::addmm(bias, x, wt)?),
+        None => contract::product(x, wt),
+    }
 }
 
 fn gelu(x: &Array, tanh: bool, dtype: DType) -> Made<Array> {

@@ -310,7 +310,7 @@ fn sums(g: &Array, x: &Array, by: [&Array; 2], table: Table, of_rows: bool) -> M
     let inputs = [g, x, by[0], by[1], &d];
     let made = custom_kernel::launch(&key, || sums_text(kind, of_rows), &inputs, &outputs, table.threads())?;
     let [to_bias, to_weight] = named::<2>(made)?;
-    Ok([ops::sum_axes(&to_bias, &[0], false)?, ops::sum_axes(&to_weight, &[0], false)?])
+    Ok([joined(&to_bias)?, joined(&to_weight)?])
 }
 
 /// The sum of the columns of each part of the rows.
@@ -323,6 +323,17 @@ fn column_sum_text(kind: &str) -> Text {
         end = column_end(),
     );
     Text { name: "column_sum", inputs: strings(&["x", "d"]), outputs: strings(&["sums"]), body, group: GROUP }
+}
+
+/// The sum over the parts' rows: one group for each block of columns.
+fn joined(parts: &Array) -> Made<Array> {
+    let &[rows, columns] = parts.shape() else { return Err(Error::runtime("sum", "takes rows of columns").into()) };
+    let blocks = (columns as usize).div_ceil(COLUMNS);
+    let d = custom_kernel::numbers(&[i64::from(rows), i64::from(columns), i64::from(rows), blocks as i64, 1])?;
+    let text = || column_sum_text("float");
+    let made = custom_kernel::launch("column sum float", text, &[parts, &d], &[&[1, columns]], blocks * GROUP)?;
+    let [made] = named::<1>(made)?;
+    Ok(ops::reshape(&made, &[columns])?)
 }
 
 /// Rows from which on a sum over them is worth a kernel, and columns that fill half of what a group takes.
@@ -343,7 +354,7 @@ pub(super) fn column_sum(x: &Array, axes: usize) -> Made<Option<Array>> {
     let key = format!("column sum {kind}");
     let made = custom_kernel::launch(&key, || column_sum_text(kind), &[x, &d], &[&shape[..]], table.threads())?;
     let [made] = named::<1>(made)?;
-    Ok(Some(ops::reshape(&ops::sum_axes(&made, &[0], false)?, own)?))
+    Ok(Some(ops::reshape(&joined(&made)?, own)?))
 }
 
 /// Channels-last images, or rows of features, whose columns are channels: the order of axes, and the table.

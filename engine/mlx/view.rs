@@ -6,6 +6,7 @@
 use super::convert::{int, ints, Ints};
 use super::index::put_axis;
 use super::kernel_error::Made;
+use super::layout_kernels::row_major;
 use super::max_pool::Pooled;
 use super::value::{axes_between, identity, physical, reduced, Perm, Value};
 use crate::shape::{numel, Layout, SliceDim, Slices};
@@ -185,8 +186,23 @@ fn reshape(v: &Value, from: &[usize], to: &[usize]) -> Made<Value> {
         if let Some(planar) = Pooled::planar(v)? {
             return Ok(Value::plain(ops::reshape(&planar, &ints(to)?)?));
         }
+        if permuted_layout(own, from).reshaped(to).is_none() {
+            return Ok(Value::plain(ops::reshape(&row_major(v)?, &ints(to)?)?));
+        }
     }
     Ok(Value::plain(ops::reshape(&*v.logical()?, &ints(to)?)?))
+}
+
+/// Where the elements of a logical shape are in memory that is row-major in another order of axes.
+fn permuted_layout(own: &Perm, shape: &[usize]) -> Layout {
+    let mut layout = Layout::contiguous(shape);
+    let mut stride = 1;
+    for &axis in own.iter().rev() {
+        let axis = usize::from(axis);
+        layout.strides[axis] = stride;
+        stride *= shape[axis].max(1);
+    }
+    layout
 }
 
 /// The order of axes after a reshape that only puts in or takes out dimensions of size 1.

@@ -81,6 +81,34 @@ int lucid_repeat_twice(
     lucid_primitive second,
     mlx_array input);
 
+/* Kernels in CUDA's language, compiled apart from MLX: it puts its headers before every text, which are most of the time that
+ * compiling takes, and keeps no result. */
+/* 1000 times the major version of CUDA's compiler and its minor version; 0 where MLX has not loaded it. */
+int lucid_nvrtc_version(void);
+/* What was compiled: `size` bytes, as long as the image is not freed. */
+typedef struct lucid_image_ {
+  void* ctx;
+  const char* data;
+  size_t size;
+} lucid_image;
+/* Compiles a text for GPUs of this capability (90 of Hopper's). `name` is what messages call it. */
+int lucid_nvrtc_compile(lucid_image* image, const char* source, const char* name, int capability);
+void lucid_image_free(lucid_image image);
+/* Records a launch of the function `name` of an image, whose parameters are the inputs' and then the outputs' pointers; inputs
+ * that are not row-major are copied. */
+int lucid_cuda_launch(
+    mlx_array* made,
+    const lucid_output* outputs,
+    size_t n_outputs,
+    const char* name,
+    const char* image,
+    size_t image_size,
+    const mlx_array* inputs,
+    size_t n,
+    const int* grid,
+    const int* group,
+    mlx_stream stream);
+
 /* What keeps the elements of an array where they are, apart from the array. */
 typedef struct lucid_kept_ {
   void* ctx;

@@ -29,6 +29,7 @@ mod array;
 mod call;
 pub mod compile;
 pub mod counters;
+pub mod cuda;
 pub mod device;
 pub mod distributed;
 mod dtype;

@@ -112,7 +112,7 @@ fn steps_are_those_of_the_primitives() {
             let constants = constants.chain((!apart && formula.constants.is_empty()).then_some(none));
             let inputs: Vec<&[f32]> =
                 std::iter::once(&ends[..]).chain(constants).chain(slots.iter().map(Vec::as_slice)).collect();
-            let made = host::run(&formula.text(3), 1, &[0], &inputs, &outputs, sizes.iter().sum());
+            let made = host::run(&formula.text(3), &[0], &inputs, &outputs, sizes.iter().sum());
             for (ours, plain) in made.iter().zip(kept()) {
                 for (a, b) in ours.iter().zip(get::<f32>(plain)) {
                     assert!((a - b).abs() <= 2e-6 * b.abs().max(1.0), "{step:?}: {a} {b}");
@@ -147,10 +147,10 @@ fn pools_are_those_of_the_primitives() {
         assert!(a.iter().zip(b).all(|(a, b)| a == b || a.is_nan() && b.is_nan()), "{a:?} {b:?}");
     };
     let total = n * tiles.per_image();
-    let numbers = tiles.numbers().map(|v| v as f32);
+    let numbers = tiles.numbers(n).map(|v| v as f32);
     let run = |text: &Text, x: &[f32], more: &[&[f32]], size| {
         let inputs = [&[x, &numbers[..]], more].concat();
-        host::run(text, n, &[1], &inputs, &[size], total).remove(0)
+        host::run(text, &[1], &inputs, &[size], total).remove(0)
     };
     let planar = |x: &GpuArray| get::<f32>(&B::copy(x).unwrap());
     let raw = last(&image);
@@ -185,7 +185,7 @@ fn rows_are_those_of_the_primitives() {
     let g = noise(n * c, 8);
     let close = |text: &Text, inputs: &[&[f32]], whole: &[usize], want: &GpuArray, threads: usize| {
         let want = get::<f32>(want);
-        let made = host::run(text, n, whole, inputs, &[want.len()], threads).remove(0);
+        let made = host::run(text, whole, inputs, &[want.len()], threads).remove(0);
         for (a, b) in made.iter().zip(&want) {
             assert!(a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= 2e-6, "{text:?}: {made:?} {want:?}");
         }
@@ -218,7 +218,7 @@ fn rows_are_those_of_the_primitives() {
             };
             let threads = if reduction == Reduction::None { n } else { 1 };
             // Beyond its threads the harness runs seven more.
-            let alone = host::run(&text, n, &[1, 2], &[&y, &t, &d], &[want.layout().numel()], threads).remove(0);
+            let alone = host::run(&text, &[1, 2], &[&y, &t, &d], &[want.layout().numel()], threads).remove(0);
             let want = get::<f32>(&want);
             assert!(alone.iter().zip(&want).all(|(a, b)| (a - b).abs() <= 2e-6), "{text:?}: {alone:?} {want:?}");
             let g = &g[..want.len()];
@@ -255,6 +255,6 @@ fn chains_are_those_of_the_primitives() {
         }
     }
     let want = get::<f32>(&y);
-    let made = host::run(&fused_linear::text(&kinds), rows, &[1], &inputs, &[want.len()], rows).remove(0);
+    let made = host::run(&fused_linear::text(&kinds), &[1], &inputs, &[want.len()], rows).remove(0);
     assert!(made.iter().zip(&want).all(|(a, b)| (a - b).abs() <= 2e-6), "{made:?} {want:?}");
 }

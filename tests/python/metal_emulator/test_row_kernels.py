@@ -245,3 +245,41 @@ def test_convolutions_that_cuda_is_not_given(stride: int | tuple[int, int]) -> N
         return [y, x.grad, w.grad]
 
     agree("cuda", "float32", program)
+
+
+@pytest.mark.parametrize("sizes", [(1, 257, 300, 259), (2, 264, 257, 320), (1, 256, 264, 257)])
+def test_16_bit_products_of_sizes_that_are_not_aligned(sizes: tuple[int, ...]) -> None:
+    """They are filled up with zeros, of which nothing is seen."""
+    b, m, k, n = sizes
+
+    def program(device: str) -> list[lucid.Tensor]:
+        shape = (b, m, k) if b > 1 else (m, k)
+        x, w = normal(shape, 1, device, "bfloat16"), normal((n, k), 2, device, "bfloat16")
+        y = F.linear(x, w)
+        y.backward(normal(tuple(y.shape), 3, device, "bfloat16", grad=False))
+        assert x.grad is not None and w.grad is not None
+        return [y, x.grad, w.grad]
+
+    agree("cuda", "bfloat16", program)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("cut", ["select", "unbind", "chunk", "overlap", "gap"])
+def test_heads_of_one_projection(dtype: str, cut: str) -> None:
+    """Queries, keys and values cut from one array: its gradient is put together from theirs; heads are copied row-major."""
+
+    def program(device: str) -> list[lucid.Tensor]:
+        x = normal((2, 80, 3 * 5 * 32), 8, device, dtype)
+        if cut in ("chunk", "overlap", "gap"):
+            ends = {"chunk": (0, 160, 320), "overlap": (0, 100, 320), "gap": (0, 160, 300)}[cut]
+            parts = [x[..., a : a + 160] if a + 160 <= 480 else x[..., 320:] for a in ends]
+            q, k, v = (p.reshape(2, 80, 5, 32).transpose(1, 2) for p in parts)
+        else:
+            heads = x.reshape(2, 80, 3, 5, 32).permute(2, 0, 3, 1, 4)
+            q, k, v = heads.unbind(0) if cut == "unbind" else (heads[0], heads[1], heads[2])
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(2, 80, 160)
+        y.backward(normal((2, 80, 160), 9, device, dtype, grad=False))
+        assert x.grad is not None
+        return [y, x.grad, (heads * 1).permute(1, 3, 0, 2, 4).reshape(2, 80, 480) if cut == "select" else y]
+
+    agree("cuda", dtype, program)
