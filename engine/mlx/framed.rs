@@ -63,6 +63,10 @@ impl Framed {
             .map(Some)
     }
 
+    pub(super) fn parts(&self) -> impl Iterator<Item = &Array> {
+        self.parts.iter().map(|(_, part)| part)
+    }
+
     /// All of it, in its physical order.
     pub(super) fn make(&self) -> Made<Array> {
         let along = physical_axis(self.perm.as_ref(), self.axis);

@@ -14,8 +14,8 @@ use mlx_ffi::{ops, Array};
 use smallvec::SmallVec;
 use std::fmt::Write;
 
-/// Elements that a thread moves.
-const MOVED: usize = 4;
+/// Bytes that a thread moves.
+const MOVED: usize = 16;
 /// Elements from which on a kernel is worth its launch, and its compilation once in a process.
 const WORTH: usize = 1 << 16;
 /// Dimensions that the kernel is written for.
@@ -37,26 +37,28 @@ pub(super) fn copied(x: &Array) -> Made<Option<Array>> {
     let shape = x.shape();
     let fits = DIMENSIONS.contains(&x.ndim()) && counted(x) && x.size() >= WORTH;
     let (Some(kind), Some(&last), true) = (type_name(x.dtype()), shape.last(), fits) else { return Ok(None) };
-    if last as usize % MOVED != 0
+    let moved = MOVED / x.dtype().size();
+    if !(last as usize).is_multiple_of(moved)
         || custom_kernel::language() != Some(Language::Cuda)
         || custom_kernel::room().is_none()
     {
         return Ok(None);
     }
-    let threads = x.size() / MOVED;
+    let threads = x.size() / moved;
     let mut sizes: SmallVec<[i64; 10]> = SmallVec::from_slice(&[int(threads)? as i64]);
     sizes.extend(shape.iter().map(|&n| i64::from(n)));
     let (d, key) = (custom_kernel::numbers(&sizes)?, format!("row major {kind} {}", x.ndim()));
-    let made = custom_kernel::launch_typed(&key, || text(kind, x.ndim()), &[x, &d], &[(shape, x.dtype())], threads)?;
+    let made =
+        custom_kernel::launch_typed(&key, || text(kind, moved, x.ndim()), &[x, &d], &[(shape, x.dtype())], threads)?;
     Ok(made.into_iter().next())
 }
 
-fn text(kind: &str, dimensions: usize) -> Text {
+fn text(kind: &str, moved: usize, dimensions: usize) -> Text {
     let last = dimensions - 1;
     let mut body = format!(
         "if (i >= (unsigned int)d[0]) return; // {kind}
-unsigned int per = (unsigned int)d[{dimensions}] / {MOVED}, rest = i / per;
-auto at = i % per * {MOVED} * x_strides[{last}];
+unsigned int per = (unsigned int)d[{dimensions}] / {moved}, rest = i / per;
+auto at = i % per * {moved} * x_strides[{last}];
 "
     );
     for axis in (0..last).rev() {
@@ -69,6 +71,12 @@ auto at = i % per * {MOVED} * x_strides[{last}];
             ),
         };
     }
-    let _ = writeln!(body, "for (int k = 0; k < {MOVED}; k++) out[i * {MOVED} + k] = x[at + k * x_strides[{last}]];");
+    // All are loaded before one is stored: pointers may be the same, so that each load would wait for the store before it.
+    body += &format!(
+        "{kind} v[{moved}];
+for (int k = 0; k < {moved}; k++) v[k] = x[at + k * x_strides[{last}]];
+for (int k = 0; k < {moved}; k++) out[i * {moved} + k] = v[k];
+"
+    );
     Text { name: "row_major", inputs: strings(&["x", "d"]), outputs: strings(&["out"]), body, group: GROUP }
 }

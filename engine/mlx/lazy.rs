@@ -158,7 +158,7 @@ fn flush() -> Made<()> {
         match value.origin().filter(|_| value.ready().is_none()).and_then(Origin::stands_on) {
             // What may never be asked for waits on.
             Some(below) => {
-                arrays.extend(below.map(Array::clone));
+                arrays.extend(below.into_iter().cloned());
                 later.push(Arc::downgrade(cell));
             }
             None => arrays.push(value.array()?.clone()),

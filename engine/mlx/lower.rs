@@ -14,6 +14,7 @@ use super::max_pool::{Pooled, Returned};
 use super::value::Value;
 use crate::DType;
 use mlx_ffi::{ops, Array};
+use smallvec::{smallvec, SmallVec};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 static ON: AtomicBool = AtomicBool::new(true);
@@ -64,15 +65,15 @@ impl Origin {
     }
 
     /// Where what was made so is large and may never be asked for: what to evaluate in its place when the lazy graph is full.
-    pub(super) fn stands_on(&self) -> Option<[&Array; 2]> {
+    pub(super) fn stands_on(&self) -> Option<SmallVec<[&Array; 4]>> {
         match self {
-            Origin::LogSoftmax(logs) => Some([&logs.most, &logs.low]),
-            Origin::OneClass(gradient) => Some([&gradient.share, &gradient.target]),
+            Origin::LogSoftmax(logs) => Some(smallvec![&logs.most, &logs.low]),
+            Origin::OneClass(gradient) => Some(smallvec![&gradient.share, &gradient.target]),
+            Origin::Framed(framed) => Some(framed.parts().collect()),
             Origin::Relu { .. }
             | Origin::BiasAdd { .. }
             | Origin::Pool(_)
             | Origin::PoolBack(_)
-            | Origin::Framed(_)
             | Origin::Linear(_) => None,
         }
     }

@@ -10,7 +10,7 @@ mod max;
 use super::fused::with_float;
 use super::simd::threads;
 use super::CpuArray;
-use crate::{DType, Error, Result};
+use crate::{fallible, DType, Error, Result};
 use half::{bf16, f16};
 use lucid_ir::backend::Array;
 use lucid_ir::ops::pool::{PoolArgs, PoolOp};
@@ -99,6 +99,7 @@ fn taps(w: &Windows) -> Vec<Tap> {
     let [wd, wh, ww] = w;
     let mut list = Vec::new();
     for row in 0..wd.count * wh.count {
+        fallible::scratch_reserve(&mut list, wd.taps * wh.taps * ww.taps);
         let (d, h) = (row / wh.count, row % wh.count);
         for td in 0..wd.taps {
             let Some(id) = wd.at(d, td) else { continue };

@@ -376,10 +376,21 @@ def narrow(tensor: Tensor, dim: int, start: int | Tensor, length: int | Tensor, 
     if dim != 1 or tensor.ndim < 2:
         _fail(op, f"expected dim=1 of a tensor of at least 2 dimensions, got dim={dim}")
     n = int(tensor.shape[0])
-    starts, lengths = ([int(v)] * n if not isinstance(v, Tensor) else v.tolist() for v in (start, length))
-    if len(starts) != n or len(lengths) != n:
+    size = int(tensor.shape[1])
+    starts, lengths = (
+        v.to("cpu", lucid.int64) if isinstance(v, Tensor) else lucid.full([n], int(v), dtype=lucid.int64)
+        for v in (start, length)
+    )
+    if starts.shape != (n,) or lengths.shape != (n,):
         _fail(op, f"expected one start and length for each of {n} rows")
-    return as_nested_tensor([tensor[i].narrow(0, starts[i], lengths[i]) for i in range(n)])
+    if bool(((starts < 0) | (lengths < 0) | (starts > size) | (lengths > size - starts)).any()):
+        _fail(op, f"a start and length reach beyond rows of {size} elements")
+    offsets = lucid.cat([lengths.new_zeros([1]), lengths.cumsum(0)])
+    # All rows by one index: the first place of each part, less the places before it, and then on from there.
+    first = lucid.arange(n) * size + starts - offsets[:-1]
+    places = lucid.arange(int(offsets[-1])) + first.repeat_interleave(lengths)
+    values = tensor.flatten(0, 1).index_select(0, places.to(tensor.device))
+    return NestedTensor.make(values, offsets.to(tensor.device), 1, [int(v) for v in offsets.tolist()])
 
 
 def masked_select(tensor: Tensor, mask: Tensor) -> NestedTensor:

@@ -280,6 +280,7 @@ def test_heads_of_one_projection(dtype: str, cut: str) -> None:
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(2, 80, 160)
         y.backward(normal((2, 80, 160), 9, device, dtype, grad=False))
         assert x.grad is not None
-        return [y, x.grad, (heads * 1).permute(1, 3, 0, 2, 4).reshape(2, 80, 480) if cut == "select" else y]
+        again = (heads * 1).permute(1, 3, 0, 2, 4).reshape(2, 80, 480) if cut == "select" else y
+        return [y, x.grad, again]
 
     agree("cuda", dtype, program)
