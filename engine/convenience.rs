@@ -1,5 +1,6 @@
 //! Short forms of what Rust programs write most, on the default device and in the default dtype.
 
+use crate::nn::Approximate;
 use crate::ops::{create, nn, random, DimList, Integer};
 use crate::{Device, Element, Result, Scalar, Tensor};
 
@@ -259,7 +260,7 @@ impl Tensor {
     /// # Errors
     /// For dtypes that are not floating.
     pub fn gelu(&self) -> Result<Tensor> {
-        nn::gelu(self, "none")
+        nn::gelu(self, Approximate::None)
     }
 
     /// The size of a dimension, counted from the end where negative.

@@ -10,6 +10,7 @@ use super::host_refs::{self, HostRef};
 use super::node::{Edge, InputMeta, Kind, Node, Saved, SavedTensor};
 use super::record::{check_followed, edge_of, requires_grad};
 use super::{grad_enabled, Ctx, Grads};
+use crate::ops::Combine;
 use crate::tensor::signed;
 use crate::{DType, Error, Result, Scalar, Tensor};
 use parking_lot::Mutex;
@@ -318,7 +319,7 @@ pub fn rewritten(t: &Tensor) -> Option<Tensor> {
         let line = |n: usize| crate::ops::create::arange_of(n, g.device());
         let (order, memory) = (line(g.numel())?, line(layout.span() - layout.offset)?);
         let places = memory.as_strided(&size, &strides, Some(0))?.reshape(&[-1])?;
-        let last = memory.zeros_like()?.scatter_reduce(0, &places, &order, "amax", true)?.gather(0, &places)?;
+        let last = memory.zeros_like()?.scatter_reduce(0, &places, &order, Combine::Amax, true)?.gather(0, &places)?;
         let shows = last.eq(&order)?.reshape(&size)?;
         Ok([Some(g.where_else_zero(&shows)?)].into_iter().collect())
     });

@@ -8,6 +8,7 @@ use super::config::{Activation, Config};
 use super::rope::{rotate, Angles};
 use super::sampling::{draw, Settings};
 use super::weights::{failed, of_folder, of_gguf, Matrix, Tensors};
+use crate::nn::Approximate;
 use crate::ops::index::cat;
 use crate::ops::{nn, norm};
 use crate::{no_grad, DType, Device, Error, Generator, Result, Scalar, Tensor};
@@ -336,8 +337,8 @@ impl Decoder {
         let gate = layer.gate.product(x)?;
         let gate = match self.config.activation {
             Activation::Silu => gate.silu()?,
-            Activation::Gelu => nn::gelu(&gate, "none")?,
-            Activation::GeluTanh => nn::gelu(&gate, "tanh")?,
+            Activation::Gelu => nn::gelu(&gate, Approximate::None)?,
+            Activation::GeluTanh => nn::gelu(&gate, Approximate::Tanh)?,
         };
         layer.down.product(&(&gate * &layer.up.product(x)?)?)
     }

@@ -7,6 +7,7 @@ use super::blocks::{self, Kind};
 use super::config::Config;
 use super::gguf::Gguf;
 use crate::io::{header, header_len};
+use crate::ops::quantized::Packing;
 use crate::ops::{nn, quantized};
 use crate::{DType, Device, Error, Result, Tensor};
 use serde_json::{json, Value as Json};
@@ -63,11 +64,13 @@ impl Matrix {
                 self.biased(quantized::quantized_matmul(x, w, scales, biases, true, *group, *bits)?)
             }
             Weight::Affine { parts: [w, scales, biases], group, bits, rounds: true } => {
-                let (packing, sides) = (if *bits == 4 { "affine4" } else { "affine8" }, (Some(scales), Some(biases)));
+                let packing = if *bits == 4 { Packing::Affine4 } else { Packing::Affine8 };
+                let sides = (Some(scales), Some(biases));
                 self.biased(quantized::dynamic_quantized_matmul(x, w, packing, sides.0, sides.1, *group)?)
             }
             Weight::Blocks { bytes, kind, .. } => {
-                self.biased(quantized::dynamic_quantized_matmul(x, bytes, kind.name(), None, None, 32)?)
+                let packing = Packing::of("dynamic_quantized_matmul", kind.name())?;
+                self.biased(quantized::dynamic_quantized_matmul(x, bytes, packing, None, None, 32)?)
             }
         }
     }

@@ -80,7 +80,7 @@ told! {
     Gelu {
         /// How it is computed. Default: by the error function.
         approximate: Approximate = Approximate::None;
-    } |own, x| nn::gelu(x, own.approximate.name());
+    } |own, x| nn::gelu(x, own.approximate);
     /// `x`, below 0 times a slope.
     LeakyRelu {
         /// The slope. Default: 0.01.

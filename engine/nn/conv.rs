@@ -117,7 +117,7 @@ impl<const N: usize> Forward for Conv<N> {
                 false => {
                     // From the last dimension on, as `pad` takes them.
                     let list: SmallVec<[isize; 6]> = ends.iter().rev().flat_map(|&(b, a)| [b, a]).collect();
-                    input.pad(&list, o.padding_mode.name(), None)?
+                    input.pad(&list, o.padding_mode.kind(), None)?
                 }
             };
             let inside = match o.padding_mode == PaddingMode::Zeros && even {

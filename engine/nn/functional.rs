@@ -127,7 +127,7 @@ macro_rules! losses {
         /// # Errors
         /// For shapes and dtypes that do not fit.
         pub fn $name($x: &Tensor, $y: &Tensor, reduction: Reduction) -> Result<Tensor> {
-            let $reduction = reduction.name();
+            let $reduction = reduction;
             $body
         }
     )*};
@@ -172,7 +172,7 @@ pub fn embedding(indices: &Tensor, weight: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// For dtypes that are not floating.
 pub fn gelu(x: &Tensor, approximate: Approximate) -> Result<Tensor> {
-    nn::gelu(x, approximate.name())
+    nn::gelu(x, approximate)
 }
 
 /// Zeroes elements with probability `p` and divides the others by `1 - p`, where `training`.

@@ -4,7 +4,7 @@ use super::module::located;
 use super::options::reduced;
 use super::{Module, Reduction};
 use crate::ops::compare::select::r#where;
-use crate::ops::{index, loss as op};
+use crate::ops::{index, loss as op, KlReduction, PadMode};
 use crate::{DType, Error, Result, Tensor};
 
 /// A struct per loss, with PyTorch's defaults, a setter per field, and `forward`.
@@ -75,19 +75,19 @@ fn class_indices(name: &'static str, x: &Tensor, y: &Tensor) -> Result<()> {
 
 losses! {
     /// `(x - y)²`.
-    MseLoss {} (input, target) |own| op::mse_loss(input, target, own.reduction.name());
+    MseLoss {} (input, target) |own| op::mse_loss(input, target, own.reduction);
     /// `|x - y|`.
-    L1Loss {} (input, target) |own| op::l1_loss(input, target, own.reduction.name());
+    L1Loss {} (input, target) |own| op::l1_loss(input, target, own.reduction);
     /// `(x - y)² / 2β` where the difference is below β, else `|x - y| - β/2`.
     SmoothL1Loss {
         /// β. Default: 1.
         beta: f64, f64 = 1.0;
-    } (input, target) |own| op::smooth_l1_loss(input, target, own.reduction.name(), own.beta);
+    } (input, target) |own| op::smooth_l1_loss(input, target, own.reduction, own.beta);
     /// `(x - y)² / 2` where the difference is below δ, else `δ (|x - y| - δ/2)`.
     HuberLoss {
         /// δ. Default: 1.
         delta: f64, f64 = 1.0;
-    } (input, target) |own| op::huber_loss(input, target, own.reduction.name(), own.delta);
+    } (input, target) |own| op::huber_loss(input, target, own.reduction, own.delta);
     /// `-log(softmax(x)[class])` of scores (N, C, …) and classes (N, …), or probabilities (N, C, …).
     ///
     /// ```
@@ -108,8 +108,8 @@ losses! {
         /// Share of the uniform distribution in the target. Default: 0.
         label_smoothing: f64, f64 = 0.0;
     } (input, target) |own| {
-        let (weight, name) = (own.weight.as_ref(), own.reduction.name());
-        op::cross_entropy(input, target, weight, own.ignore_index, name, own.label_smoothing)
+        let weight = own.weight.as_ref();
+        op::cross_entropy(input, target, weight, own.ignore_index, own.reduction, own.label_smoothing)
     };
     /// `-x[class]` of logarithms of probabilities (N, C, …) and classes (N, …).
     NllLoss {
@@ -117,12 +117,12 @@ losses! {
         weight: Option<Tensor>, impl Into<Option<Tensor>> = None;
         /// A class that counts nothing. Default: -100.
         ignore_index: i64, i64 = -100i64;
-    } (input, target) |own| op::nll_loss(input, target, own.weight.as_ref(), own.ignore_index, own.reduction.name());
+    } (input, target) |own| op::nll_loss(input, target, own.weight.as_ref(), own.ignore_index, own.reduction);
     /// `-(y log x + (1 - y) log(1 - x))` of probabilities.
     BceLoss {
         /// A factor for each element. Default: none.
         weight: Option<Tensor>, impl Into<Option<Tensor>> = None;
-    } (input, target) |own| op::binary_cross_entropy(input, target, own.weight.as_ref(), own.reduction.name());
+    } (input, target) |own| op::binary_cross_entropy(input, target, own.weight.as_ref(), own.reduction);
     /// [`BceLoss`] of the sigmoid of scores, without its rounding.
     BceWithLogitsLoss {
         /// A factor for each element. Default: none.
@@ -131,7 +131,7 @@ losses! {
         pos_weight: Option<Tensor>, impl Into<Option<Tensor>> = None;
     } (input, target) |own| {
         let (weight, positive) = (own.weight.as_ref(), own.pos_weight.as_ref());
-        op::binary_cross_entropy_with_logits(input, target, weight, own.reduction.name(), positive)
+        op::binary_cross_entropy_with_logits(input, target, weight, own.reduction, positive)
     };
     /// `y (log y - x)` of logarithms of probabilities; `batch_mean` divides the sum by the number of samples.
     KlDivLoss {
@@ -140,8 +140,10 @@ losses! {
         /// Is the sum divided by the number of samples, as the definition has it? Default: false.
         batch_mean: bool, bool = false;
     } (input, target) |own| {
-        let name = if own.batch_mean { "batchmean" } else { own.reduction.name() };
-        op::kl_div(input, target, name, own.log_target)
+        match own.batch_mean {
+            true => op::kl_div(input, target, KlReduction::BatchMean, own.log_target),
+            false => op::kl_div(input, target, own.reduction, own.log_target),
+        }
     };
     /// `eˣ - y x`, or `x - y log(x + eps)`: minus the logarithm of Poisson's distribution, without its constant.
     PoissonNllLoss {
@@ -210,7 +212,7 @@ losses! {
         weight: Option<Tensor>, impl Into<Option<Tensor>> = None;
     } (input, target) |own| {
         same_shape("multilabel_soft_margin_loss", input, target)?;
-        let each = op::binary_cross_entropy_with_logits(input, target, own.weight.as_ref(), "none", None)?;
+        let each = op::binary_cross_entropy_with_logits(input, target, own.weight.as_ref(), Reduction::None, None)?;
         reduced(each.mean(Some(&[-1]), false, None)?, own.reduction)
     };
     /// `Σ max(0, margin - x[y] + x[i])^p / C` over the other classes, of scores (N, C).
@@ -331,7 +333,7 @@ impl CtcLoss {
         let first: Vec<bool> = (0..n).map(|i| i > 1).collect();
         let mut alpha = emitted.select(0, 0)?.masked_fill(&Tensor::from_slice(&first, &[n], on)?, never)?;
         for t in 1..rows.shape()[0] {
-            let shifted = |by: isize| alpha.pad(&[by, -by], "constant", Some(never.into()));
+            let shifted = |by: isize| alpha.pad(&[by, -by], PadMode::Constant, Some(never.into()));
             let (stay, one) = (alpha.clone(), shifted(1)?);
             let two = if n > 1 { shifted(2)?.masked_fill(&skips, never)? } else { one.clone() };
             let all = index::stack(&[stay, one, two], 0)?;

@@ -3,7 +3,7 @@
 use super::module::located;
 use super::options::{dtype_or_default, filled, options, parameter};
 use super::{Forward, Module, Place};
-use crate::ops::{norm, pool};
+use crate::ops::{norm, pool, PadMode};
 use crate::shape::numel;
 use crate::{no_grad, DType, Device, Error, Result, Tensor};
 
@@ -428,7 +428,7 @@ impl Forward for LocalResponseNorm {
             let (samples, channels) = (input.shape()[0] as isize, input.shape()[1] as isize);
             let squares = input.square()?.reshape(&[samples, 1, channels, -1])?;
             let (before, after) = ((self.size / 2) as isize, ((self.size - 1) / 2) as isize);
-            let padded = squares.pad(&[0, 0, before, after], "constant", None)?;
+            let padded = squares.pad(&[0, 0, before, after], PadMode::Constant, None)?;
             let means = pool::avg_pool2d(&padded, &[self.size as isize, 1], Some(&[1, 1]), &[0], false, true, None)?;
             let means = means.reshape(&super::options::dims(input.shape()))?;
             input / &((means * self.alpha)? + self.k)?.pow(self.beta)?

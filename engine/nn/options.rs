@@ -2,6 +2,7 @@
 
 pub use lucid_ir::ops::loss::Reduction;
 
+use crate::ops::PadMode;
 use crate::{DType, Device, Error, Result, Tensor};
 use smallvec::SmallVec;
 
@@ -71,12 +72,13 @@ pub enum PaddingMode {
 }
 
 impl PaddingMode {
-    pub(crate) fn name(self) -> &'static str {
+    /// As `pad` takes it.
+    pub(crate) fn kind(self) -> PadMode {
         match self {
-            PaddingMode::Zeros => "constant",
-            PaddingMode::Reflect => "reflect",
-            PaddingMode::Replicate => "replicate",
-            PaddingMode::Circular => "circular",
+            PaddingMode::Zeros => PadMode::Constant,
+            PaddingMode::Reflect => PadMode::Reflect,
+            PaddingMode::Replicate => PadMode::Replicate,
+            PaddingMode::Circular => PadMode::Circular,
         }
     }
 }

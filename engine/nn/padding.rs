@@ -87,7 +87,7 @@ impl<const N: usize, const MODE: u8> Forward for Pad<N, MODE> {
                 return Err(Error::value("pad", format!("no padding mode has number {MODE}")));
             };
             let value = (*mode == PaddingMode::Zeros).then(|| self.value.into());
-            x.pad(&list, mode.name(), value)
+            x.pad(&list, mode.kind(), value)
         })
     }
 }

@@ -60,7 +60,7 @@ impl Mode {
         let h = hidden.first().ok_or_else(short)?;
         let pair = |(out, last): (Tensor, Tensor)| Direction { out, last: vec![last] };
         match self {
-            Mode::Rnn(kind) => rnn::rnn_sequence(x, h, sizes, w_ih, w_hh, b_ih, b_hh, kind.name(), reverse).map(pair),
+            Mode::Rnn(kind) => rnn::rnn_sequence(x, h, sizes, w_ih, w_hh, b_ih, b_hh, kind, reverse).map(pair),
             Mode::Gru => rnn::gru_sequence(x, h, sizes, w_ih, w_hh, b_ih, b_hh, reverse).map(pair),
             Mode::Lstm => {
                 let c = hidden.get(1).ok_or_else(short)?;

@@ -22,7 +22,7 @@ impl FeedForward {
     fn run(self, x: &Tensor) -> Result<Tensor> {
         match self {
             FeedForward::Relu => x.relu(),
-            FeedForward::Gelu => nn::gelu(x, Approximate::None.name()),
+            FeedForward::Gelu => nn::gelu(x, Approximate::None),
         }
     }
 }

@@ -4,7 +4,7 @@ use super::module::located;
 use super::options::dims;
 use super::{Forward, Module, Place, Size};
 use crate::fallible::ensure_room;
-use crate::ops::create;
+use crate::ops::{create, PadMode};
 use crate::shape::numel;
 use crate::{DType, Error, Result, Tensor};
 
@@ -373,7 +373,8 @@ impl Forward for Unfold {
             };
             let (k, count, whole) = self.windows.laid_out([h, w], x.shape())?;
             let p = self.windows.padding.signed();
-            let flat = x.pad(&[p[1], p[1], p[0], p[0]], "constant", None)?.reshape(&[n as isize, c as isize, -1])?;
+            let flat =
+                x.pad(&[p[1], p[1], p[0], p[0]], PadMode::Constant, None)?.reshape(&[n as isize, c as isize, -1])?;
             let found = flat.index_select(2, &self.windows.indices(k, count, whole[1], x.device())?)?;
             found.reshape(&dims(&[n, numel(&[c, k[0], k[1]]), numel(&count)]))
         })

@@ -12,9 +12,17 @@
 //! assert_eq!(x.reshape(x.shape())?.unsqueeze(n - 1)?.shape(), [2, 3, 1]);
 //! assert_close(x.clamp(2.0, None)?.narrow(1, 0, n - 1)?, [[2.0, 2.0], [4.0, 5.0]]);
 //! assert_close(x.argmax(1, false)?, [2, 2]);
-//! assert_close(x.quantile(0.5, 1, false, lucid::ops::Interpolation::Linear)?, [2.0, 5.0]);
+//! assert_close(x.quantile(0.5, 1, false, lucid::ops::QuantileInterpolation::Linear)?, [2.0, 5.0]);
 //! # Ok(())
 //! # }
+//! ```
+//!
+//! A kind by its name does not compile, so that none is found wrong at run time:
+//!
+//! ```compile_fail,E0277
+//! use lucid::prelude::*;
+//! let y = tensor!([7.0, -7.0])?.div(2, "floor")?;
+//! # Ok::<(), Error>(())
 //! ```
 
 use super::Operand;
@@ -235,31 +243,56 @@ pub trait Word: Copy {
     fn name(self) -> &'static str;
 }
 
-/// One of an op's kinds. Rust programs give the enum; names are what comes from Python and from files, and one that the op
-/// does not have is its error.
+/// One of an op's kinds, of its enum.
 #[derive(Clone, Copy, Debug)]
-pub enum Choice<'a, E> {
-    /// A kind.
+pub struct Choice<'a, E>(Kind<'a, E>);
+
+#[derive(Clone, Copy, Debug)]
+enum Kind<'a, E> {
     Known(E),
-    /// Its name.
     Named(&'a str),
 }
 
-impl<E: Word> From<E> for Choice<'_, E> {
-    fn from(kind: E) -> Self {
-        Choice::Known(kind)
+/// The name of a kind as Python's bindings have it, which the op's body checks: each has an error of its own.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Named<'a>(pub &'a str);
+
+/// The same, or none.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct MaybeNamed<'a>(pub Option<&'a str>);
+
+impl AsRef<str> for Named<'_> {
+    fn as_ref(&self) -> &str {
+        self.0
     }
 }
-impl<'a, E> From<&'a str> for Choice<'a, E> {
-    fn from(name: &'a str) -> Self {
-        Choice::Named(name)
+impl<E: Word> From<E> for Choice<'_, E> {
+    fn from(kind: E) -> Self {
+        Choice(Kind::Known(kind))
+    }
+}
+impl<'a, E> From<Named<'a>> for Choice<'a, E> {
+    fn from(name: Named<'a>) -> Self {
+        Choice(Kind::Named(name.0))
+    }
+}
+impl From<crate::nn::Reduction> for Choice<'_, KlReduction> {
+    fn from(reduction: crate::nn::Reduction) -> Self {
+        use crate::nn::Reduction;
+        Choice(Kind::Known(match reduction {
+            Reduction::None => KlReduction::None,
+            Reduction::Sum => KlReduction::Sum,
+            Reduction::Mean => KlReduction::Mean,
+        }))
     }
 }
 impl<'a, E: Word> Choice<'a, E> {
     pub(crate) fn name(self) -> &'a str {
-        match self {
-            Choice::Known(kind) => kind.name(),
-            Choice::Named(name) => name,
+        match self.0 {
+            Kind::Known(kind) => kind.name(),
+            Kind::Named(name) => name,
         }
     }
 }
@@ -270,12 +303,17 @@ pub struct MaybeChoice<'a, E>(Option<Choice<'a, E>>);
 
 impl<E: Word> From<E> for MaybeChoice<'_, E> {
     fn from(kind: E) -> Self {
-        MaybeChoice(Some(Choice::Known(kind)))
+        MaybeChoice(Some(kind.into()))
     }
 }
-impl<'a, E> From<Option<&'a str>> for MaybeChoice<'a, E> {
-    fn from(name: Option<&'a str>) -> Self {
-        MaybeChoice(name.map(Choice::Named))
+impl<E: Word> From<Option<E>> for MaybeChoice<'_, E> {
+    fn from(kind: Option<E>) -> Self {
+        MaybeChoice(kind.map(Into::into))
+    }
+}
+impl<'a, E> From<MaybeNamed<'a>> for MaybeChoice<'a, E> {
+    fn from(name: MaybeNamed<'a>) -> Self {
+        MaybeChoice(name.0.map(|name| Choice(Kind::Named(name))))
     }
 }
 impl<'a, E: Word> MaybeChoice<'a, E> {
@@ -298,7 +336,7 @@ macro_rules! words {
 }
 words! {
     /// What a quantile is between two elements.
-    Interpolation {
+    QuantileInterpolation {
         /// As far between them as its place is.
         Linear "linear",
         /// The lower one.
@@ -400,6 +438,46 @@ words! {
         /// The first two exchanged.
         Cartesian "xy",
     }
+    /// What a Kullback–Leibler divergence is of all elements.
+    KlReduction {
+        /// Each for itself.
+        None "none",
+        /// Their sum, divided by the size of the first dimension: the mathematical definition.
+        BatchMean "batchmean",
+        /// Their sum.
+        Sum "sum",
+        /// Their mean.
+        Mean "mean",
+    }
+    /// The LAPACK routine of a least-squares solution.
+    LstsqDriver {
+        /// By QR, for matrices of full rank.
+        Gels "gels",
+        /// By QR with pivoting.
+        Gelsy "gelsy",
+        /// By a divide-and-conquer SVD.
+        Gelsd "gelsd",
+        /// By an SVD.
+        Gelss "gelss",
+    }
+    /// cuSOLVER's routine of an SVD, which only PyTorch's CUDA tensors have.
+    SvdDriver {
+        /// By QR.
+        Gesvd "gesvd",
+        /// By Jacobi rotations.
+        Gesvdj "gesvdj",
+        /// Approximately.
+        Gesvda "gesvda",
+    }
+    /// Where Euclidean distances are computed by a matrix product.
+    DistanceMode {
+        /// Where one of the matrices has more than 25 rows.
+        MatmulForManyRows "use_mm_for_euclid_dist_if_necessary",
+        /// Everywhere.
+        Matmul "use_mm_for_euclid_dist",
+        /// Nowhere.
+        Direct "donot_use_mm_for_euclid_dist",
+    }
 }
 
 macro_rules! named {
@@ -412,3 +490,5 @@ macro_rules! named {
     )*};
 }
 named!(crate::nn::Reduction crate::nn::Approximate crate::nn::Nonlinearity);
+named!(lucid_ir::ops::nn::ElementFn lucid_ir::ops::nn::RecurrentCell);
+named!(lucid_ir::ops::quantized::Packing lucid_ir::ops::quantized::Part);

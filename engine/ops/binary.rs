@@ -4,7 +4,7 @@
 //! gradients back to each operand's shape.
 
 use super::macros::define_ops;
-use super::{result_type, Operand};
+use super::{result_type, Operand, Rounding};
 use crate::dispatch::{self, Meta, Prim};
 use crate::dtype::Category;
 use crate::ops::OpRow;

@@ -368,7 +368,7 @@ macro_rules! example {
         concat!(
             "\n # Examples\n ```\n",
             " # use lucid::{tensor, testing::assert_close, DType, Device, Error, Generator, MemoryFormat, Scalar, Tensor};\n",
-            " # use lucid::{nn::{Approximate, Reduction}, ops::arguments::*};\n",
+            " # use lucid::{nn::{Approximate, Nonlinearity, Reduction}, ops::arguments::*};\n",
             " # use ", module_path!(), "::*;\n",
             $(" ", $line, "\n",)+
             " # lucid::Result::<()>::Ok(())\n ```"
@@ -478,7 +478,7 @@ macro_rules! lend {
 
 pub(crate) use lucid_ir::ops::macros::plain;
 
-pub(crate) use given::{given, held, lent};
+pub(crate) use given::{again, given, held, lent, word};
 pub(crate) use in_place::{apart, define_in_place, in_place_method};
 pub(crate) use {
     define_composites, define_fn, define_op_row, define_ops, define_rows, determinism, differs, example, first,

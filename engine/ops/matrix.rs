@@ -10,7 +10,7 @@ use super::compare::select;
 use super::linalg::solve::{regular, zero_pivots};
 use super::linalg::{self, batch, first_of, matrices};
 use super::macros::define_composites;
-use super::{NormOrder, Operand};
+use super::{NormOrder, Operand, Triangle};
 use crate::autograd;
 use crate::shape::{self, Shape};
 use crate::tensor::signed;
@@ -346,7 +346,7 @@ fn pinv_of_each(a: &Tensor, atol: Option<Operand<'_>>, rtol: Option<Operand<'_>>
     };
     if hermitian {
         batch(op, a)?;
-        let [values, vectors] = first_of(linalg::factor::linalg_eigh(a, "L")?)?;
+        let [values, vectors] = first_of(linalg::factor::linalg_eigh(a, Triangle::Lower)?)?;
         let scaled = (&vectors * &inverse(&values, &values.abs()?)?)?;
         return scaled.matmul(&vectors.transpose(-2, -1)?.conj_physical()?);
     }
@@ -370,7 +370,7 @@ fn matrix_rank_body(
     matrices(op, a)?;
     let a = &a.detach()?;
     let values = match hermitian {
-        true => linalg::linalg_eigvalsh(a, "L")?.abs()?,
+        true => linalg::linalg_eigvalsh(a, Triangle::Lower)?.abs()?,
         false => linalg::linalg_svdvals(a, None)?,
     };
     if several(atol) || several(rtol) {

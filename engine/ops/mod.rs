@@ -63,8 +63,8 @@ mod view_dtype;
 pub mod window;
 
 pub use arguments::{
-    Combine, DimList, FftNorm, GridOrder, Integer, Interpolation, PadMode, QrMode, Rounding, ScatterReduction,
-    SegmentReduction, Side, Triangle,
+    Combine, DimList, DistanceMode, FftNorm, GridOrder, Integer, KlReduction, LstsqDriver, PadMode, QrMode,
+    QuantileInterpolation, Rounding, ScatterReduction, SegmentReduction, Side, SvdDriver, Triangle,
 };
 pub use schema::{Amp, Determinism, OutDType, Param, ResultDType, Schema};
 

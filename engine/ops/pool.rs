@@ -7,6 +7,7 @@
 
 use super::conv::{spatial, Spatial};
 use super::macros::define_ops;
+use super::Rounding;
 use crate::autograd;
 use crate::dispatch::{self, Meta, Prim};
 use crate::shape::{numel, Layout, Shape};
@@ -336,8 +337,8 @@ fn average_of_integers(x: &Tensor, args: &PoolArgs) -> Result<Tensor> {
     }
     let sum = windows.sum(Some(&(0..n).map(|i| -1 - i as isize).collect::<Vec<_>>()), false, None)?;
     match args.divisor {
-        Some(divisor) => sum.div(divisor as i64, Some("trunc")),
-        None => sum.div(&counts.squeeze(Some(&[0]))?, Some("trunc")),
+        Some(divisor) => sum.div(divisor as i64, Rounding::Trunc),
+        None => sum.div(&counts.squeeze(Some(&[0]))?, Rounding::Trunc),
     }
 }
 

@@ -31,7 +31,7 @@ macro_rules! rnn_ops {
                 samples: [],
                 example: [
                     "let (x, h, one) = (tensor([[1.0], [2.0]])?, tensor([[0.0]])?, tensor([[1.0]])?);",
-                    r#"let (states, last) = rnn_sequence(&x, &h, &[1, 1], &one, &one, None, None, "relu", false)?;"#,
+                    r#"let (states, last) = rnn_sequence(&x, &h, &[1, 1], &one, &one, None, None, Nonlinearity::Relu, false)?;"#,
                     "assert_close(states, [[1.0], [3.0]]);",
                     "assert_close(last, [[3.0]]);",
                 ],

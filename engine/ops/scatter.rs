@@ -13,7 +13,7 @@ use super::masked::{
     as_strided_scatter_body, diagonal_scatter_body, fill_body, masked_scatter_body, masked_select_body,
     select_scatter_body,
 };
-use super::Operand;
+use super::{Combine, Operand};
 use crate::autograd::{self, Ctx, Grads};
 use crate::shape::{self, Shape, SliceDim, Slices};
 use crate::warnings::warn_once;
@@ -449,7 +449,7 @@ pub(super) fn reduce_gradient(c: &Ctx<'_>, g: &Tensor, axis: usize, mode: Scatte
             ((&share * &own)?, (at(&share)? * &hit)?)
         }
         ScatterMode::Prod => {
-            let prod = |t: &Tensor, src: &Tensor| t.scatter_reduce(dim, &index, src, "prod", true);
+            let prod = |t: &Tensor, src: &Tensor| t.scatter_reduce(dim, &index, src, Combine::Prod, true);
             let ones = x.detach()?.full_in_shape(Scalar::ONE)?;
             let of_x = (g * &prod(&ones, &src)?)?;
             let zero = src.detach()?.eq(0)?;

@@ -4,6 +4,7 @@
 
 use super::compare::select::r#where;
 use super::macros::define_composites;
+use super::Combine;
 use crate::batching::everywhere;
 use crate::shape::Sizes;
 use crate::{shape, DType, Error, Result, Scalar, Tensor};
@@ -95,11 +96,10 @@ fn segment_reduce_body(
 ) -> Result<Tensor> {
     const OP: &str = "segment_reduce";
     let (mode, unit) = match reduce {
-        "sum" => ("sum", 0.0),
-        "mean" => ("sum", 0.0),
-        "max" | "amax" => ("amax", f64::NEG_INFINITY),
-        "min" | "amin" => ("amin", f64::INFINITY),
-        "prod" => ("prod", 1.0),
+        "sum" | "mean" => (Combine::Sum, 0.0),
+        "max" | "amax" => (Combine::Amax, f64::NEG_INFINITY),
+        "min" | "amin" => (Combine::Amin, f64::INFINITY),
+        "prod" => (Combine::Prod, 1.0),
         other => {
             let why = format!("reduce argument must be either sum, prod, mean, max or min, got {other}");
             return Err(Error::runtime(OP, why));
@@ -131,7 +131,7 @@ fn segment_reduce_body(
     let within = |t: &Tensor| t.narrow(dim, 1, segments as i64)?.contiguous();
     let start = initial.unwrap_or(Scalar::Float(unit));
     let whole = x.shape().to_vec();
-    if mode != "amax" && mode != "amin" {
+    if mode != Combine::Amax && mode != Combine::Amin {
         let total = within(&number(whole.clone(), start)?.scatter_reduce(dim, &index, x, mode, true)?)?;
         if reduce != "mean" {
             return Ok(total);
@@ -148,12 +148,12 @@ fn segment_reduce_body(
     let best = within(&extremum(&number(whole, start)?, dim, &index, x, mode)?)?;
     let Some(initial) = initial else { return Ok(best) };
     // Where the initial number is beyond them, no element decides; at a tie the elements do.
-    let beyond = if mode == "amax" { best.lt(initial)? } else { best.gt(initial)? };
+    let beyond = if mode == Combine::Amax { best.lt(initial)? } else { best.gt(initial)? };
     r#where(&beyond, initial, &best)
 }
 
 /// [`scatter_reduce`](crate::ops::index::scatter_reduce) to extrema whose gradient, where one is NaN, goes to what is NaN.
-fn extremum(start: &Tensor, dim: isize, index: &Tensor, x: &Tensor, mode: &str) -> Result<Tensor> {
+fn extremum(start: &Tensor, dim: isize, index: &Tensor, x: &Tensor, mode: Combine) -> Result<Tensor> {
     if !(crate::grad_enabled() && x.requires_grad()) {
         return start.scatter_reduce(dim, index, x, mode, false);
     }

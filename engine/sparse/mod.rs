@@ -17,6 +17,7 @@ pub(crate) use rules::{accumulated, apply, detached, refuse, view, write};
 use crate::dispatch::Storage;
 use crate::ops::index::{index_axes, put_axes, Target};
 use crate::ops::view::reshape_to;
+use crate::ops::Rounding;
 use crate::shape::{contiguous_strides, countable, numel, Axes, Layout, Shape};
 use crate::{no_grad, DType, Device, Error, Result, Tensor};
 use parking_lot::RwLock;
@@ -282,7 +283,7 @@ impl Tensor {
                 return Err(Error::runtime("coalesce", "unique gave no places"));
             };
             let of_dim =
-                |(&step, &n): (&usize, &usize)| flat.div(step as i64, Some("floor"))?.remainder(n.max(1) as i64);
+                |(&step, &n): (&usize, &usize)| flat.div(step as i64, Rounding::Floor)?.remainder(n.max(1) as i64);
             let rows = steps.iter().zip(sizes).map(of_dim).collect::<Result<Vec<_>>>()?;
             let count = flat.numel();
             let indices = match dim {

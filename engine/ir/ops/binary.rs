@@ -66,7 +66,7 @@ macro_rules! binary_ops {
         method remainder(other: Operand) -> Tensor {
             in_place: yes, dtypes: REAL, result: Same,
             primitive: Remainder, saves: Remainder,
-            gradient: |c, g| [Ok(g.clone()), (-g)? * &c.x(0)?.div(&c.x(1)?, Some("floor"))?],
+            gradient: |c, g| [Ok(g.clone()), (-g)? * &c.x(0)?.div(&c.x(1)?, Rounding::Floor)?],
             run: binary[BinaryOp::Remainder], node: |given| ("remainder", given.tensor("other")),
             samples: ["N(3, 4), P(3, 4)", "I(-9, 9, 3, 4), I(1, 5, 4)", "N(3, 4), 0.7"],
             example: ["assert_close(tensor([7, -7])?.remainder(3)?, [1, 2]);"],
@@ -75,7 +75,7 @@ macro_rules! binary_ops {
         method fmod(other: Operand) -> Tensor {
             in_place: yes, dtypes: REAL, result: Same,
             primitive: Fmod, saves: Remainder,
-            gradient: |c, g| [Ok(g.clone()), (-g)? * &c.x(0)?.div(&c.x(1)?, Some("trunc"))?],
+            gradient: |c, g| [Ok(g.clone()), (-g)? * &c.x(0)?.div(&c.x(1)?, Rounding::Trunc)?],
             run: binary[BinaryOp::Fmod], node: |given| ("fmod", given.tensor("other")),
             samples: ["N(3, 4), P(3, 4)", "I(-9, 9, 3, 4), I(1, 5, 4)"],
             example: ["assert_close(tensor([7, -7])?.fmod(3)?, [1, -1]);"],

@@ -104,6 +104,16 @@ impl RecurrentCell {
         }
     }
 
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            RecurrentCell::Tanh => "tanh",
+            RecurrentCell::Relu => "relu",
+            RecurrentCell::Lstm => "lstm",
+            RecurrentCell::Gru => "gru",
+        }
+    }
+
     /// Rows of the weights for each hidden unit.
     pub fn gates(self) -> usize {
         match self {
@@ -235,7 +245,9 @@ macro_rules! nn_ops {
                 "N(3, 4), 'softshrink', 0.4",
                 "N(3, 4), 'nan_to_num', 1.0, 2.0, 3.0",
             ],
-            example: [r#"assert_close(elementwise(&tensor([0.5, -3.0])?, "huber", 1.0, 0.0, 0.0)?, [0.125, 2.5]);"#],
+            example: [
+                r#"assert_close(elementwise(&tensor([0.5, -3.0])?, ElementFn::Huber, 1.0, 0.0, 0.0)?, [0.125, 2.5]);"#,
+            ],
         }
         /// The gradient through [`elementwise`] from `grad`: `grad` times the derivative at `input`.
         function elementwise_gradient(
@@ -260,7 +272,7 @@ macro_rules! nn_ops {
             ],
             example: [
                 "let x = tensor([0.5, -3.0])?;",
-                r#"let made = elementwise_gradient(&tensor([1.0, 1.0])?, &x, "huber", 1.0, 0.0, 0.0)?;"#,
+                r#"let made = elementwise_gradient(&tensor([1.0, 1.0])?, &x, ElementFn::Huber, 1.0, 0.0, 0.0)?;"#,
                 "assert_close(made, [0.5, -1.0]);",
             ],
         }
@@ -392,7 +404,7 @@ macro_rules! nn_ops {
             samples: [],
             example: [
                 "let (gates, h, w) = (tensor([[1.0], [2.0]])?, tensor([[0.0]])?, tensor([[1.0]])?);",
-                r#"let states = recurrent(&gates, &h, None, &w, None, &[1, 1], "relu", false, false)?;"#,
+                r#"let states = recurrent(&gates, &h, None, &w, None, &[1, 1], RecurrentCell::Relu, false, false)?;"#,
                 "assert_close(states, [1.0, 3.0]);",
             ],
         }
@@ -413,7 +425,7 @@ macro_rules! nn_ops {
             example: [
                 "let (g, h, w) = (tensor([[1.0], [1.0]])?, tensor([[0.0]])?, tensor([[1.0]])?);",
                 "let states = tensor([1.0, 3.0])?;",
-                r#"let made = recurrent_gradient(&g, &h, None, &states, &h, None, &w, &[1, 1], "relu", false, true)?;"#,
+                r#"let made = recurrent_gradient(&g, &h, None, &states, &h, None, &w, &[1, 1], RecurrentCell::Relu, false, true)?;"#,
                 "assert_close(made, [2.0, 1.0, 2.0]);",
             ],
         }

@@ -86,6 +86,11 @@ impl Packing {
         (Packing::Affine8, "affine8"),
     ];
 
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Packing::ALL.iter().find(|(packing, _)| *packing == self).map_or("", |(_, name)| name)
+    }
+
     /// The one of that name.
     ///
     /// # Errors
@@ -154,7 +159,7 @@ macro_rules! quantized_ops {
             ],
             example: [
                 "let w = tensor([0.0, 1.0, 2.0, 3.0])?.repeat(&[16])?.reshape(&[1, 64])?;",
-                r#"assert_close(quantize_part(&w, 64, 4, "scales")?, [[-0.2]]);"#,
+                r#"assert_close(quantize_part(&w, 64, 4, Part::Scales)?, [[-0.2]]);"#,
             ],
         }
         /// The matrix that [`quantize_affine`] made `w` (…, N, K·bits/32) of, but for rounding: `scale · q + bias`, in
@@ -222,7 +227,7 @@ macro_rules! quantized_ops {
                 "let w = tensor([0.0, 1.0, 2.0, 3.0])?.repeat(&[16])?.reshape(&[1, 64])?;",
                 "let parts = quantize_affine(&w, 64, 4)?;",
                 "let x = tensor(1.0)?.expand(&[2, 64])?;",
-                r#"let made = dynamic_quantized_matmul(&x, &parts[0], "affine4", Some(&parts[1]), Some(&parts[2]), 64)?;"#,
+                r#"let made = dynamic_quantized_matmul(&x, &parts[0], Packing::Affine4, Some(&parts[1]), Some(&parts[2]), 64)?;"#,
                 "assert_close(made, [[96.0], [96.0]]);",
             ],
         }
@@ -255,6 +260,15 @@ macro_rules! quantized_ops {
 quantized_ops!(define_primitives);
 
 impl Part {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Part::Packed => "packed",
+            Part::Scales => "scales",
+            Part::Biases => "biases",
+        }
+    }
+
     /// The one of that name.
     ///
     /// # Errors

@@ -138,8 +138,8 @@ macro_rules! sort_ops {
                 ],
                 example: [
                     "let x = tensor([1.0, 2.0, 3.0, 4.0])?;",
-                    "assert_close(x.quantile(0.5, None, false, Interpolation::Linear)?, 2.5);",
-                    "assert_close(x.quantile(&tensor([0.0, 1.0])?, None, false, Interpolation::Linear)?, [1.0, 4.0]);",
+                    "assert_close(x.quantile(0.5, None, false, QuantileInterpolation::Linear)?, 2.5);",
+                    "assert_close(x.quantile(&tensor([0.0, 1.0])?, None, false, QuantileInterpolation::Linear)?, [1.0, 4.0]);",
                 ],
             }
             /// [`quantile`] of the elements that are not NaN.
@@ -150,7 +150,7 @@ macro_rules! sort_ops {
                 run: quantile_body[true], node: ("squeeze", 4),
                 samples: ["N(3, 4), 0.3", "N(3, 5), 0.6, 1", "N(4, 3), P(2, lo=0.1, hi=0.9), 0, keepdim=True"],
                 example: [
-                    "let made = tensor([1.0, f64::NAN, 3.0])?.nanquantile(0.5, None, false, Interpolation::Linear)?;",
+                    "let made = tensor([1.0, f64::NAN, 3.0])?.nanquantile(0.5, None, false, QuantileInterpolation::Linear)?;",
                     "assert_close(made, 2.0);",
                 ],
             }

@@ -4,6 +4,7 @@
 //! transform" (1984), is where the inverse, which divides by the sum of squared windows, comes from.
 
 use super::{c2c, c2r, r2c, Normalization};
+use crate::ops::arguments::Named;
 use crate::ops::macros::define_composites;
 use crate::ops::view::view_as_real;
 use crate::shape::Axes;
@@ -181,7 +182,7 @@ fn stft_body(
     let mut signal = if x.ndim() == 1 { x.unsqueeze(0)? } else { x.clone() };
     if center {
         let pad = (n_fft / 2) as isize;
-        signal = signal.unsqueeze(0)?.pad(&[pad, pad], pad_mode, None)?.squeeze(Some(&[0][..]))?;
+        signal = signal.unsqueeze(0)?.pad(&[pad, pad], Named(pad_mode), None)?.squeeze(Some(&[0][..]))?;
     }
     let aligned = align == Some(true);
     let (size, len) = (if aligned { frames.window } else { n_fft }, signal.shape()[1] as i64);

@@ -6,7 +6,7 @@
 use super::factor::{linalg_qr, linalg_svd};
 use super::{adjoint, first_of, matrices};
 use crate::ops::macros::define_composites;
-use crate::ops::random;
+use crate::ops::{random, QrMode};
 use crate::{Error, Result, Tensor};
 
 /// The rows of the family, for `$cb`.
@@ -53,7 +53,7 @@ fn applied(a: &Tensor, m: Option<&Tensor>, x: &Tensor) -> Result<Tensor> {
 
 /// Orthonormal columns that span the columns of the matrix, but for a little.
 fn basis(x: &Tensor) -> Result<Tensor> {
-    Ok(linalg_qr(x, "reduced")?.swap_remove(0))
+    Ok(linalg_qr(x, QrMode::Reduced)?.swap_remove(0))
 }
 
 fn svd_lowrank_body(a: &Tensor, q: Option<i64>, niter: Option<i64>, m: Option<&Tensor>) -> Result<Vec<Tensor>> {

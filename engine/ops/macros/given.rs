@@ -2,10 +2,81 @@
 //!
 //! Each macro is told the row's name, a parameter's kind and its name, since one name of a kind may stand for several enums.
 
+/// The enum that a parameter of a kind is of, by the row and the parameter's name.
+macro_rules! word {
+    (linalg_qr mode) => {
+        $crate::ops::arguments::QrMode
+    };
+    (segment_reduce reduce) => {
+        $crate::ops::arguments::SegmentReduction
+    };
+    (scatter reduce) => {
+        $crate::ops::arguments::ScatterReduction
+    };
+    (kl_div reduction) => {
+        $crate::ops::arguments::KlReduction
+    };
+    (linalg_lstsq driver) => {
+        $crate::ops::arguments::LstsqDriver
+    };
+    ($op:ident driver) => {
+        $crate::ops::arguments::SvdDriver
+    };
+    ($op:ident reduction) => {
+        $crate::nn::Reduction
+    };
+    ($op:ident approximate) => {
+        $crate::nn::Approximate
+    };
+    ($op:ident nonlinearity) => {
+        $crate::nn::Nonlinearity
+    };
+    ($op:ident interpolation) => {
+        $crate::ops::arguments::QuantileInterpolation
+    };
+    ($op:ident reduce) => {
+        $crate::ops::arguments::Combine
+    };
+    (pad mode) => {
+        $crate::ops::arguments::PadMode
+    };
+    ($op:ident pad_mode) => {
+        $crate::ops::arguments::PadMode
+    };
+    ($op:ident UPLO) => {
+        $crate::ops::arguments::Triangle
+    };
+    ($op:ident rounding_mode) => {
+        $crate::ops::arguments::Rounding
+    };
+    ($op:ident norm) => {
+        $crate::ops::arguments::FftNorm
+    };
+    ($op:ident indexing) => {
+        $crate::ops::arguments::GridOrder
+    };
+    ($op:ident side) => {
+        $crate::ops::arguments::Side
+    };
+    ($op:ident compute_mode) => {
+        $crate::ops::arguments::DistanceMode
+    };
+    ($op:ident function) => {
+        lucid_ir::ops::nn::ElementFn
+    };
+    ($op:ident cell) => {
+        lucid_ir::ops::nn::RecurrentCell
+    };
+    ($op:ident part) => {
+        lucid_ir::ops::quantized::Part
+    };
+    ($op:ident packing) => {
+        lucid_ir::ops::quantized::Packing
+    };
+}
+
 /// What a program gives for a parameter: anything that converts to the kind's type, and for names of kinds an enum.
 macro_rules! given {
-    (linalg_qr Text mode) => { impl Into<$crate::ops::arguments::Choice<'op, $crate::ops::arguments::QrMode>> };
-    (segment_reduce Text reduce) => { impl Into<$crate::ops::arguments::Choice<'op, $crate::ops::arguments::SegmentReduction>> };
     ($op:ident Operand $p:ident) => { impl Into<$crate::ops::Operand<'op>> };
     ($op:ident Number $p:ident) => { impl Into<$crate::Scalar> };
     ($op:ident Sections $p:ident) => { impl Into<$crate::ops::Sections<'op>> };
@@ -28,26 +99,15 @@ macro_rules! given {
     ($op:ident SomeNumber $p:ident) => { $crate::ops::macros::given!($op OptNumber $p) };
     ($op:ident SomeOperand $p:ident) => { $crate::ops::macros::given!($op OptOperand $p) };
     ($op:ident SomeTensor $p:ident) => { $crate::ops::macros::given!($op OptTensor $p) };
-    ($op:ident Text reduction) => { impl Into<$crate::ops::arguments::Choice<'op, $crate::nn::Reduction>> };
-    ($op:ident Text approximate) => { impl Into<$crate::ops::arguments::Choice<'op, $crate::nn::Approximate>> };
-    ($op:ident Text nonlinearity) => { impl Into<$crate::ops::arguments::Choice<'op, $crate::nn::Nonlinearity>> };
-    ($op:ident Text interpolation) => { impl Into<$crate::ops::arguments::Choice<'op, $crate::ops::arguments::Interpolation>> };
-    ($op:ident Text reduce) => { impl Into<$crate::ops::arguments::Choice<'op, $crate::ops::arguments::Combine>> };
-    (pad Text mode) => { impl Into<$crate::ops::arguments::Choice<'op, $crate::ops::arguments::PadMode>> };
-    ($op:ident Text pad_mode) => { impl Into<$crate::ops::arguments::Choice<'op, $crate::ops::arguments::PadMode>> };
-    ($op:ident Text UPLO) => { impl Into<$crate::ops::arguments::Choice<'op, $crate::ops::arguments::Triangle>> };
-    ($op:ident OptText rounding_mode) => { impl Into<$crate::ops::arguments::MaybeChoice<'op, $crate::ops::arguments::Rounding>> };
-    ($op:ident OptText norm) => { impl Into<$crate::ops::arguments::MaybeChoice<'op, $crate::ops::arguments::FftNorm>> };
-    ($op:ident OptText indexing) => { impl Into<$crate::ops::arguments::MaybeChoice<'op, $crate::ops::arguments::GridOrder>> };
-    ($op:ident OptText side) => { impl Into<$crate::ops::arguments::MaybeChoice<'op, $crate::ops::arguments::Side>> };
-    ($op:ident SomeText reduce) => { impl Into<$crate::ops::arguments::MaybeChoice<'op, $crate::ops::arguments::ScatterReduction>> };
+    (einsum Text equation) => { impl AsRef<str> };
+    ($op:ident Text $p:ident) => { impl Into<$crate::ops::arguments::Choice<'op, $crate::ops::macros::word!($op $p)>> };
+    ($op:ident OptText $p:ident) => { impl Into<$crate::ops::arguments::MaybeChoice<'op, $crate::ops::macros::word!($op $p)>> };
+    ($op:ident SomeText $p:ident) => { $crate::ops::macros::given!($op OptText $p) };
     ($op:ident $kind:ident $p:ident) => { $crate::ops::kinds::$kind };
 }
 
 /// What was given as something that can be lent as the kind's type.
 macro_rules! held {
-    (linalg_qr Text mode $v:ident) => { $crate::ops::arguments::Choice::<'_, $crate::ops::arguments::QrMode>::name($v.into()) };
-    (segment_reduce Text reduce $v:ident) => { $crate::ops::arguments::Choice::<'_, $crate::ops::arguments::SegmentReduction>::name($v.into()) };
     ($op:ident Operand $p:ident $v:ident) => { Into::<$crate::ops::Operand<'_>>::into($v) };
     ($op:ident Number $p:ident $v:ident) => { Into::<$crate::Scalar>::into($v) };
     ($op:ident Sections $p:ident $v:ident) => { Into::<$crate::ops::Sections<'_>>::into($v) };
@@ -70,19 +130,10 @@ macro_rules! held {
     ($op:ident SomeNumber $p:ident $v:ident) => { $crate::ops::macros::held!($op OptNumber $p $v) };
     ($op:ident SomeOperand $p:ident $v:ident) => { $crate::ops::macros::held!($op OptOperand $p $v) };
     ($op:ident SomeTensor $p:ident $v:ident) => { $crate::ops::macros::held!($op OptTensor $p $v) };
-    ($op:ident Text reduction $v:ident) => { $crate::ops::arguments::Choice::<'_, $crate::nn::Reduction>::name($v.into()) };
-    ($op:ident Text approximate $v:ident) => { $crate::ops::arguments::Choice::<'_, $crate::nn::Approximate>::name($v.into()) };
-    ($op:ident Text nonlinearity $v:ident) => { $crate::ops::arguments::Choice::<'_, $crate::nn::Nonlinearity>::name($v.into()) };
-    ($op:ident Text interpolation $v:ident) => { $crate::ops::arguments::Choice::<'_, $crate::ops::arguments::Interpolation>::name($v.into()) };
-    ($op:ident Text reduce $v:ident) => { $crate::ops::arguments::Choice::<'_, $crate::ops::arguments::Combine>::name($v.into()) };
-    (pad Text mode $v:ident) => { $crate::ops::arguments::Choice::<'_, $crate::ops::arguments::PadMode>::name($v.into()) };
-    ($op:ident Text pad_mode $v:ident) => { $crate::ops::arguments::Choice::<'_, $crate::ops::arguments::PadMode>::name($v.into()) };
-    ($op:ident Text UPLO $v:ident) => { $crate::ops::arguments::Choice::<'_, $crate::ops::arguments::Triangle>::name($v.into()) };
-    ($op:ident OptText rounding_mode $v:ident) => { $crate::ops::arguments::MaybeChoice::<'_, $crate::ops::arguments::Rounding>::name($v.into()) };
-    ($op:ident OptText norm $v:ident) => { $crate::ops::arguments::MaybeChoice::<'_, $crate::ops::arguments::FftNorm>::name($v.into()) };
-    ($op:ident OptText indexing $v:ident) => { $crate::ops::arguments::MaybeChoice::<'_, $crate::ops::arguments::GridOrder>::name($v.into()) };
-    ($op:ident OptText side $v:ident) => { $crate::ops::arguments::MaybeChoice::<'_, $crate::ops::arguments::Side>::name($v.into()) };
-    ($op:ident SomeText reduce $v:ident) => { $crate::ops::arguments::MaybeChoice::<'_, $crate::ops::arguments::ScatterReduction>::name($v.into()) };
+    (einsum Text equation $v:ident) => { $v.as_ref() };
+    ($op:ident Text $p:ident $v:ident) => { $crate::ops::arguments::Choice::<'_, $crate::ops::macros::word!($op $p)>::name($v.into()) };
+    ($op:ident OptText $p:ident $v:ident) => { $crate::ops::arguments::MaybeChoice::<'_, $crate::ops::macros::word!($op $p)>::name($v.into()) };
+    ($op:ident SomeText $p:ident $v:ident) => { $crate::ops::macros::held!($op OptText $p $v) };
     ($op:ident $kind:ident $p:ident $v:ident) => { $v };
 }
 
@@ -99,4 +150,20 @@ macro_rules! lent {
     };
 }
 
-pub(crate) use {given, held, lent};
+/// What was lent, given to the row's function once more.
+macro_rules! again {
+    (Text $p:ident) => {
+        $crate::ops::arguments::Named($p)
+    };
+    (OptText $p:ident) => {
+        $crate::ops::arguments::MaybeNamed($p)
+    };
+    (SomeText $p:ident) => {
+        $crate::ops::arguments::MaybeNamed($p)
+    };
+    ($kind:ident $p:ident) => {
+        $p
+    };
+}
+
+pub(crate) use {again, given, held, lent, word};

@@ -55,7 +55,7 @@ macro_rules! define_in_place {
                     $(let $p = $crate::ops::macros::held!($name $k $p $p);)*
                     $(let $p = $crate::ops::macros::lent!($k $p);)*
                     $($crate::ops::macros::apart!($k self $p concat!(stringify!($name), "_"));)*
-                    let write = || self.write_in_place(concat!(stringify!($name), "_"), $name(self, $($p),*)?);
+                    let write = || self.write_in_place(concat!(stringify!($name), "_"), $name(self, $($crate::ops::macros::again!($k $p)),*)?);
                     $crate::no_grad(write)
                 }
             }
@@ -71,7 +71,7 @@ macro_rules! define_in_place {
                     $(let $p = $crate::ops::macros::held!($name $k $p $p);)*
                     $(let $p = $crate::ops::macros::lent!($k $p);)*
                     let _name = $crate::compat::call_macros::naming!([] [<$name _>] $(, $p: $k)*);
-                    self.become_view(concat!(stringify!($name), "_"), |x| self::$name(x, $($p),*))
+                    self.become_view(concat!(stringify!($name), "_"), |x| self::$name(x, $($crate::ops::macros::again!($k $p)),*))
                 }
             }
         }
@@ -91,9 +91,9 @@ macro_rules! in_place_method {
                 $($crate::ops::macros::apart!($k self $p concat!(stringify!($name), "_"));)*
                 let read = $crate::autograd::rewritten(self);
                 let read = read.as_ref().unwrap_or(self);
-                let mut value = $crate::output_donation::computed(self, &schema::$name, || $name(read, $($p),*))?;
+                let mut value = $crate::output_donation::computed(self, &schema::$name, || $name(read, $($crate::ops::macros::again!($k $p)),*))?;
                 if self.is_saved_by(&schema::$name, &value) {
-                    value = $name(&read.copy()?, $($p),*)?;
+                    value = $name(&read.copy()?, $($crate::ops::macros::again!($k $p)),*)?;
                 }
                 let _name = $crate::autograd::OpScope::of($crate::ops::macros::plain(stringify!($name)), 0);
                 self.write_in_place(concat!(stringify!($name), "_"), value)

@@ -29,11 +29,27 @@ macro_rules! missing {
     };
 }
 
+/// An argument as the engine takes it. Names of kinds are checked by the op, which has PyTorch's error for others.
+macro_rules! lend_arg {
+    (Text $p:ident) => {
+        lucid::ops::arguments::Named(<kinds::Text as Kind>::lend(&$p))
+    };
+    (OptText $p:ident) => {
+        lucid::ops::arguments::MaybeNamed(<kinds::OptText as Kind>::lend(&$p))
+    };
+    (SomeText $p:ident) => {
+        lucid::ops::arguments::MaybeNamed(<kinds::SomeText as Kind>::lend(&$p))
+    };
+    ($k:ident $p:ident) => {
+        <kinds::$k as Kind>::lend(&$p)
+    };
+}
+
 /// The call of the engine, with converted arguments.
 macro_rules! run {
     ($py:ident, $op:ident, $call:path, ($($p:ident: $k:ident),* $(,)?)) => {{
         let weight = 0usize $(.max(<kinds::$k as Kind>::weight(&$p)))*;
-        crate::engine_call::op($py, weight, || $call($(<kinds::$k as Kind>::lend(&$p)),*))
+        crate::engine_call::op($py, weight, || $call($(lend_arg!($k $p)),*))
     }};
 }
 
