@@ -31,15 +31,13 @@ FILES = "how files are laid out, checked and mapped is not to be set"
 
 #: Modules that are not there.
 MODULES: dict[str, str] = {
-    **dict.fromkeys(("package",), COMPILER),
     **dict.fromkeys(("nn.intrinsic", "nn.qat"), QUANTIZED),
-    **dict.fromkeys(("monitor",), "one process computes"),
     **dict.fromkeys(("mtia",), OTHER_MACHINES),
     **dict.fromkeys(("functional", "nn.modules.linear_cross_entropy"), INTERNAL),
     "optim.functional": FUNCTIONS_OF_OPTIMIZERS,
-    **dict.fromkeys(("utils.cpp_extension", "utils.module_tracker"), INTERNAL),
+    **dict.fromkeys(("utils.module_tracker",), INTERNAL),
     **dict.fromkeys(
-        ("utils.deterministic", "utils.weak", "utils.backend_registration", "utils.throughput_benchmark"), INTERNAL
+        ("utils.weak", "utils.backend_registration", "utils.throughput_benchmark"), INTERNAL
     ),
 }
 
@@ -226,7 +224,7 @@ ABSENT: dict[str, dict[str, str]] = {
     "optim": _names(FUNCTIONS_OF_OPTIMIZERS, "functional") | _names(INTERNAL, "swap_in_optimizer_params_and_state"),
     "optim.optimizer": _names(INTERNAL, "R T"),
     **{f"optim.{name}": _names(FUNCTIONS_OF_OPTIMIZERS, name) for name in _STEPS},
-    "utils": _names(INTERNAL, "set_module swap_tensors"),
+    "utils": _names(INTERNAL, "set_module"),
     "utils.data": _names(
         DATA_PIPES,
         """DFIterDataPipe DataChunk IterDataPipe MapDataPipe argument_validation functional_datapipe

@@ -19,9 +19,10 @@ from lucid.backends import mkl as mkl
 from lucid.backends import mkldnn as mkldnn
 from lucid.backends import mps as mps
 from lucid.backends import openmp as openmp
+from lucid.backends import opt_einsum as opt_einsum
 from lucid.backends import quantized as quantized
 
-__all__ = ["accelerate", "cpu", "cuda", "cudnn", "metal", "mkl", "mkldnn", "mps", "openmp", "quantized"]
+__all__ = ["accelerate", "cpu", "cuda", "cudnn", "metal", "mkl", "mkldnn", "mps", "openmp", "opt_einsum", "quantized"]
 
 if not TYPE_CHECKING:
     __getattr__ = teller(__name__)

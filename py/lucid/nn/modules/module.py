@@ -395,11 +395,22 @@ class Module(NamedInErrors, CallMixin, StateDictMixin):
         if recurse:
             for module in self.children():
                 module._apply(fn)
-        for param in self._parameters.values():
+        from lucid import __future__ as future
+
+        for name, param in self._parameters.items():
             if param is None:
                 continue
             grad = param.grad
             data = fn(param.detach())
+            if future._swap or future._overwrite:
+                new = Parameter(data, param.requires_grad)
+                if grad is not None:
+                    new.grad = fn(grad.detach()).requires_grad_(grad.requires_grad)
+                if future._swap:
+                    lucid.utils.swap_tensors(param, new)
+                else:
+                    self._parameters[name] = new
+                continue
             if data is not param and grad is not None:
                 param.grad = None
             param.data = data

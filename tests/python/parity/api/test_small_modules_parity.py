@@ -1,0 +1,104 @@
+"""Modules of few names: monitor, `__future__`, swapped tensors, and those that say what is not there."""
+
+from __future__ import annotations
+
+import datetime
+import gc
+from typing import Any
+
+import lucid
+import pytest
+import torch
+import torch.monitor
+
+
+def logged(framework: Any) -> list[tuple[str, dict[str, Any]]]:
+    monitor, seen = framework.monitor, []
+    handle = monitor.register_event_handler(lambda event: seen.append((event.name, dict(event.data))))
+    monitor.log_event(monitor.Event("epoch", datetime.datetime.now(), {"loss": 0.5, "n": 3, "best": True, "tag": "a"}))
+    kinds = [monitor.SUM, monitor.MEAN, monitor.COUNT, monitor.MIN, monitor.MAX]
+    full = monitor.Stat("full", kinds, datetime.timedelta(hours=9), 3)
+    assert set(full.get().values()) == {0.0}
+    for number in (2, -1.5, 4.0, 100.0):
+        full.add(number)
+    assert full.count == 0 and full.name == "full"
+    seen.append(("get", {str(k).rpartition(".")[2].split(":")[0]: v for k, v in full.get().items()}))
+    rest = monitor.Stat("rest", [monitor.SUM], datetime.timedelta(hours=9))
+    rest.add(7)
+    del rest
+    gc.collect()
+    monitor.unregister_event_handler(handle)
+    monitor.log_event(monitor.Event("unseen", datetime.datetime.now(), {}))
+    return seen
+
+
+def test_events_and_statistics() -> None:
+    ours = logged(lucid)
+    assert ours == logged(torch)
+    assert [name for name, _ in ours] == ["epoch", "torch.monitor.Stat", "get", "torch.monitor.Stat"]
+    last = lucid.monitor.Stat("last", [lucid.monitor.VALUE], datetime.timedelta(hours=9), 2)  # PyTorch leaves it out
+    last.add(2)
+    last.add(3)
+    assert last.get() == {lucid.monitor.VALUE: 3.0}
+    for framework in (lucid, torch):
+        with pytest.raises(TypeError):
+            framework.monitor.Event("a", datetime.datetime.now(), {"x": [1]})
+        with pytest.raises(TypeError):
+            framework.monitor.Event("a", 1.0, {})
+
+
+def swapped(framework: Any) -> list[Any]:
+    layer = framework.nn.Linear(2, 1)
+    with framework.no_grad():
+        layer.weight.fill_(2.0)
+    other = framework.nn.Parameter(framework.full((3, 4), 5.0, dtype=framework.float64), requires_grad=False)
+    weight, other.note = layer.weight, "seen"
+    layer(framework.ones(1, 2)).sum().backward()
+    framework.utils.swap_tensors(weight, other)
+    facts = [weight.tolist(), weight.grad, weight.requires_grad, weight.note, hasattr(other, "note")]
+    facts += [other.tolist(), other.grad.tolist(), other.requires_grad, layer.weight is weight]
+    return facts
+
+
+def test_swapped_tensors() -> None:
+    assert swapped(lucid) == swapped(torch)
+
+
+def converted(framework: Any, kind: str) -> list[Any]:
+    future = framework.__future__
+    setter = getattr(future, f"set_{kind}_module_params_on_conversion")
+    layer = framework.nn.Linear(2, 1)
+    layer(framework.ones(1, 2)).sum().backward()
+    before = layer.weight
+    setter(True)
+    try:
+        layer.double()
+        assert getattr(future, f"get_{kind}_module_params_on_conversion")()
+    finally:
+        setter(False)
+    after = layer.weight
+    dtypes = [str(t.dtype)[-7:] for t in (after, before, after.grad)]
+    return [after is before, *dtypes, after.requires_grad]
+
+
+@pytest.mark.parametrize("kind", ["overwrite", "swap"])
+def test_conversions_of_modules(kind: str) -> None:
+    assert converted(lucid, kind) == converted(torch, kind)
+
+
+def test_what_is_not_there_says_so() -> None:
+    with pytest.raises(NotImplementedError, match="custom_op"):
+        lucid.utils.cpp_extension.load(name="a", sources=["a.cpp"])
+    assert lucid.utils.cpp_extension.CUDA_HOME is None
+    with pytest.raises(NotImplementedError, match="export.save"):
+        lucid.package.PackageImporter("model.pt")
+    with pytest.raises(RuntimeError, match=r"my\.Stack"):
+        _ = lucid.classes.my.Stack
+    with pytest.raises(OSError, match="custom_op"):
+        lucid.classes.load_library("libmy.so")
+    einsum = lucid.backends.opt_einsum
+    assert (einsum.is_available(), einsum.enabled, einsum.strategy) == (False, False, None)
+    for name, value in (("enabled", True), ("strategy", "greedy")):
+        with pytest.raises(ValueError, match=r"left to right|no strategy"):
+            setattr(einsum, name, value)
+    assert lucid.utils.deterministic.fill_uninitialized_memory
