@@ -7,6 +7,7 @@ from typing import Any
 
 from lucid import _C, errors
 from lucid._C import Tensor
+from lucid._warnings import warn_once
 from lucid.compiler import _trees
 from lucid.nn import Module, Parameter
 
@@ -213,7 +214,13 @@ class ExportedProgram:
         return ExportedModule(self)
 
     def run_decompositions(self, decomp_table: Any = None) -> ExportedProgram:
-        """The program itself: ops are recorded as primitives already."""
+        """The program itself: ops are recorded as primitives already.
+
+        Args:
+            decomp_table (mapping, optional): PyTorch's functions for its own ops; warned of once, and without effect.
+        """
+        if decomp_table:
+            warn_once("run_decompositions", "run_decompositions: a table has no effect; ops are recorded as primitives")
         return self
 
     def _write(self, path: str) -> None:

@@ -18,6 +18,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 OPS = ("placeholder", "get_attr", "call_function", "call_method", "call_module", "output")
 _side_effects: set[Any] = {print}
+_RANDOM = {
+    *("bernoulli", "binomial", "multinomial", "normal", "poisson", "rand", "rand_like", "randint", "randint_like"),
+    *("randn", "randn_like", "randperm"),
+}
 
 
 def has_side_effect(fn: F) -> F:
@@ -242,11 +246,18 @@ class Node:
         self._next.prepend(x)
 
     def is_impure(self, impure_random: bool = True) -> bool:
-        """Whether the node is kept though nothing takes its result."""
+        """Whether the node is kept though nothing takes its result.
+
+        Args:
+            impure_random (bool, optional): no effect: draws of random numbers are in any case, as PyTorch has its
+                Python functions.
+        """
         if self.op in ("placeholder", "output"):
             return True
         if self.op == "call_function":
             name = getattr(self.target, "__name__", "")
+            if name in _RANDOM and getattr(self.target, "__module__", "").startswith("lucid"):
+                return True
             return self.target in _side_effects or (name.endswith("_") and not name.endswith("__")) or name == "setitem"
         if self.op == "call_method":
             target = str(self.target)

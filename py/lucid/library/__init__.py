@@ -27,6 +27,9 @@ from lucid.library._registration import (
     register_vmap,
 )
 
+#: The functions that libraries registered: an op's name and a dispatch key.
+_REGISTERED: set[tuple[str, str]] = set()
+
 __all__ = [
     "CustomOpDef",
     "Library",
@@ -302,6 +305,7 @@ class Library:
             raise errors.ValueError(f"Unsupported kind: {kind}")
         self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
         self._defined: list[str] = []
+        self._registered: list[tuple[str, str]] = []
 
     def __repr__(self) -> str:
         return f"Library(kind={self.kind}, ns={self.ns}, dispatch_key={self.dispatch_key})>"
@@ -325,12 +329,16 @@ class Library:
         dispatch_key: str = "",
         *,
         with_keyset: bool = False,
-        allow_override: bool = False,
+        allow_override: bool = True,
     ) -> None:
         """Registers a function of an op for a dispatch key: `"CPU"`, `"CUDA"`, `"Meta"`, `"Autograd"`, …
 
+        Args:
+            allow_override (bool, optional): whether it may take the place of one that a library registered before.
+                Default: True.
+
         Raises:
-            RuntimeError: there is no such op.
+            RuntimeError: there is no such op, or the key has a function.
             ValueError: there is no such key.
         """
         key = dispatch_key or self.dispatch_key
@@ -339,8 +347,16 @@ class Library:
         if with_keyset:
             raise errors.NotImplementedError("Library.impl(): there are no key sets; leave with_keyset out")
         found = _operator(op_name if isinstance(op_name, Operator) else self._full(op_name))
+        registered = (self._full(str(op_name)), key)
+        if registered in _REGISTERED and not allow_override:
+            raise errors.RuntimeError(
+                f"Library.impl(): {registered[0]} has a function for the dispatch key {key} that a library registered; "
+                "leave allow_override out to replace it"
+            )
         if fn is not fallthrough_kernel:
             _register(found, KEYS[key], fn)
+        _REGISTERED.add(registered)
+        self._registered.append(registered)
 
     def _full(self, name: str) -> str:
         name = name.removesuffix(".default")
@@ -362,6 +378,8 @@ class Library:
         for name in self._defined:
             OPERATORS.pop(name, None)
         self._defined.clear()
+        _REGISTERED.difference_update(self._registered)
+        self._registered.clear()
 
 
 def fallthrough_kernel(*args: Any, **kwargs: Any) -> Any:

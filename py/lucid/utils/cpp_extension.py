@@ -1,5 +1,8 @@
-"""Extensions in C++ and CUDA, as `torch.utils.cpp_extension`: those are written against PyTorch's C++ interface, which is
-not here, so building one raises an error that says what there is instead. What set-up scripts ask for first is answered."""
+"""Extensions in C++ and CUDA, as `torch.utils.cpp_extension`.
+
+Those are written against PyTorch's C++ interface, which is not here, so building one raises an error that says
+what there is instead. What set-up scripts ask for first is answered.
+"""
 
 from __future__ import annotations
 

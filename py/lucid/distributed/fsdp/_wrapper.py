@@ -349,11 +349,18 @@ class FullyShardedDataParallel(Module):
 
         Args:
             module: The wrapper, or what has one.
+            recurse: Whether this is for wrappers inside of it, too.
+            rank0_only: No effect beyond one warning: every process has the whole parameters.
+            offload_to_cpu: No effect beyond one warning: they stay on their device.
             writeback: Whether what is written to them is kept; every process has to write the same.
         """
         if with_grads:
             raise errors.NotImplementedError("summon_full_params: gradients stay in shards")
-        units = [m._unit for m in module.modules() if isinstance(m, FSDPModule)]
+        for name, given in (("rank0_only", rank0_only), ("offload_to_cpu", offload_to_cpu)):
+            if given:
+                warn_once(f"fsdp {name}", f"summon_full_params: {name} has no effect: each process has all of them")
+        own = [module, getattr(module, "_fsdp_wrapped_module", None)]
+        units = [m._unit for m in (module.modules() if recurse else own) if isinstance(m, FSDPModule)]
         with contextlib.ExitStack() as stack:
             for unit in units:
                 stack.enter_context(_summoned(unit, writeback))

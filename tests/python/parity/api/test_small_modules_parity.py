@@ -90,9 +90,9 @@ def test_what_is_not_there_says_so() -> None:
     with pytest.raises(NotImplementedError, match="custom_op"):
         lucid.utils.cpp_extension.load(name="a", sources=["a.cpp"])
     assert lucid.utils.cpp_extension.CUDA_HOME is None
-    with pytest.raises(NotImplementedError, match="export.save"):
+    with pytest.raises(NotImplementedError, match=r"export\.save"):
         lucid.package.PackageImporter("model.pt")
-    with pytest.raises(RuntimeError, match=r"my\.Stack"):
+    with pytest.raises(RuntimeError, match=r"my[.]Stack"):
         _ = lucid.classes.my.Stack
     with pytest.raises(OSError, match="custom_op"):
         lucid.classes.load_library("libmy.so")
@@ -102,3 +102,26 @@ def test_what_is_not_there_says_so() -> None:
         with pytest.raises(ValueError, match=r"left to right|no strategy"):
             setattr(einsum, name, value)
     assert lucid.utils.deterministic.fill_uninitialized_memory
+
+
+def traced(framework: Any) -> Any:
+    def program(x: Any) -> Any:
+        framework.bernoulli(x)
+        return x + 1
+
+    return framework.fx.symbolic_trace(program).graph
+
+
+def test_arguments_that_once_did_nothing() -> None:
+    for framework in (lucid, torch):
+        graph = traced(framework)
+        drawn = next(n for n in graph.nodes if n.name == "bernoulli")
+        assert (drawn.is_impure(), drawn.is_impure(impure_random=False)) == (True, True)
+        library = framework.library.Library("small_modules", "DEF")
+        library.define("twice(Tensor x) -> Tensor")
+        library.impl("twice", lambda x: x * 2, "CPU")
+        with pytest.raises(RuntimeError):
+            library.impl("twice", lambda x: x * 3, "CPU", allow_override=False)
+        library.impl("twice", lambda x: x * 4, "CPU")
+        assert framework.ops.small_modules.twice(framework.ones(1)).item() == 4.0
+        library._destroy()

@@ -389,7 +389,7 @@ def test_importing_lucid_brings_none_of_these() -> None:
         ("qint8", "use float16 or bfloat16"),
         ("nn.functional.scaled_grouped_mm", "dtypes"),
         ("cuda.CUDAGraph", "MLX has one memory pool"),
-        ("utils.cpp_extension", "workings"),
+        ("utils.weak", "workings"),
     ],
 )
 def test_a_name_that_is_absent_says_why(name: str, reason: str) -> None:
