@@ -4,11 +4,14 @@
 //!
 //! Without the feature `gpu`, and on docs.rs, the bindings are functions of Rust that fail, so that no MLX is needed.
 
+mod declarations;
+
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+#[cfg(feature = "gpu")]
 const MLX_VERSION: &str = "0.32.2";
 const MLX_C_PACKAGE: &str = "mlx-sys-0.6.0";
 
@@ -27,6 +30,7 @@ fn run() -> Outcome<()> {
         println!("cargo:rerun-if-env-changed={name}");
     }
     println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed=declarations.rs");
     println!("cargo:rerun-if-changed=cpp");
     // What MLX's own wheel needs. Told to the C++ compiler, whose library offers old systems less than MLX's headers use.
     if on_macos() && env::var_os("MACOSX_DEPLOYMENT_TARGET").is_none() {
@@ -35,23 +39,25 @@ fn run() -> Outcome<()> {
     }
     let out = PathBuf::from(env::var("OUT_DIR").map_err(|e| e.to_string())?);
     let mlx_c = find_mlx_c()?;
-    let bindings = bind(&mlx_c)?;
     let write =
         |text: &str| fs::write(out.join("bindings.rs"), text).map_err(|e| format!("cannot write the bindings: {e}"));
-    if env::var_os("CARGO_FEATURE_GPU").is_none() || env::var_os("DOCS_RS").is_some() {
-        return write(&without_mlx(&bindings)?);
+    #[cfg(feature = "gpu")]
+    if env::var_os("DOCS_RS").is_none() {
+        let bindings = bind(&mlx_c)?;
+        let mlx = find_mlx()?;
+        compile(&mlx, &mlx_c, &out)?;
+        write(&bindings)?;
+        link(&mlx);
+        return Ok(());
     }
-    let mlx = find_mlx()?;
-    compile(&mlx, &mlx_c, &out)?;
-    write(&bindings)?;
-    link(&mlx);
-    Ok(())
+    write(&declarations::stand_ins(&mlx_c.join("mlx/c"), &crate_dir().join("cpp/shim.h"))?)
 }
 
 fn crate_dir() -> PathBuf {
     PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default())
 }
 
+#[cfg(feature = "gpu")]
 fn vendor_dir() -> PathBuf {
     crate_dir().join("../vendor")
 }
@@ -60,6 +66,7 @@ fn on_macos() -> bool {
     env::var("CARGO_CFG_TARGET_OS").is_ok_and(|os| os == "macos")
 }
 
+#[cfg(feature = "gpu")]
 /// The `site-packages` folders of the active virtual environment.
 fn site_packages() -> Vec<PathBuf> {
     let Some(venv) = env::var_os("VIRTUAL_ENV") else { return Vec::new() };
@@ -67,6 +74,7 @@ fn site_packages() -> Vec<PathBuf> {
     entries.flatten().map(|e| e.path().join("site-packages")).filter(|p| p.is_dir()).collect()
 }
 
+#[cfg(feature = "gpu")]
 /// The version that the headers under `root` state, if `root` holds MLX at all.
 fn mlx_version(root: &Path) -> Option<String> {
     let header = fs::read_to_string(root.join("include/mlx/version.h")).ok()?;
@@ -77,6 +85,7 @@ fn mlx_version(root: &Path) -> Option<String> {
     Some(format!("{}.{}.{}", field("VERSION_MAJOR")?, field("VERSION_MINOR")?, field("VERSION_PATCH")?))
 }
 
+#[cfg(feature = "gpu")]
 /// The folder that holds MLX's `include/` and `lib/`.
 fn find_mlx() -> Outcome<PathBuf> {
     let library = if on_macos() { "lib/libmlx.dylib" } else { "lib/libmlx.so" };
@@ -162,6 +171,7 @@ fn package_from_registry() -> Option<PathBuf> {
     registries.flatten().map(|r| r.path().join(MLX_C_PACKAGE)).find(|p| p.is_dir())
 }
 
+#[cfg(feature = "gpu")]
 /// What `LUCID_BUILD_MODE` names: how the C++ here is compiled. `tools/sanitize.py` sets it beside Rust's own flags.
 #[derive(Clone, Copy, PartialEq)]
 enum Mode {
@@ -171,6 +181,7 @@ enum Mode {
     Ubsan,
 }
 
+#[cfg(feature = "gpu")]
 impl Mode {
     fn named(name: &str) -> Outcome<Mode> {
         match name {
@@ -208,6 +219,7 @@ impl Mode {
     }
 }
 
+#[cfg(feature = "gpu")]
 /// Compiles mlx-c (less its error.cpp, which `cpp/error.cpp` replaces) and our shim into one static library.
 fn compile(mlx: &Path, mlx_c: &Path, out: &Path) -> Outcome<()> {
     let folder = mlx_c.join("mlx/c");
@@ -250,6 +262,7 @@ fn compile(mlx: &Path, mlx_c: &Path, out: &Path) -> Outcome<()> {
     })
 }
 
+#[cfg(feature = "gpu")]
 /// The raw bindings over mlx-c's headers and our shim's.
 fn bind(mlx_c: &Path) -> Outcome<String> {
     if env::var_os("LIBCLANG_PATH").is_none() {
@@ -289,37 +302,7 @@ fn bind(mlx_c: &Path) -> Outcome<String> {
     Ok(bindings.to_string())
 }
 
-/// The bindings with a body for each function: a status is 1, which the safe layer reports as "built without the feature gpu",
-/// and everything else is zeros, which for a handle is the null one.
-fn without_mlx(bindings: &str) -> Outcome<String> {
-    const OPEN: &str = "\nunsafe extern \"C\" {\n";
-    let unknown = || "bindgen's output is of another form than expected; build with the feature gpu.".to_string();
-    let (head, rest) = bindings.split_once(OPEN).ok_or_else(unknown)?;
-    let (block, tail) = rest.split_once("\n}").ok_or_else(unknown)?;
-    let mut text = format!("{head}\n");
-    for item in block.split_inclusive(';').map(str::trim) {
-        let declared = item.strip_suffix(';').ok_or_else(unknown)?;
-        // On one line, however it was broken.
-        let declared = declared.split_whitespace().collect::<Vec<_>>().join(" ");
-        if declared.contains("...") {
-            // Of mlx-c's own error handler, which is not called here; Rust cannot define such a function.
-        } else if let Some(function) = declared.strip_prefix("pub fn ") {
-            let result = function.rsplit_once(") -> ").map(|(_, result)| result).filter(|r| !r.contains(')'));
-            let body = match result {
-                None => "",
-                Some(status) if status.ends_with("c_int") && !status.contains('*') => "1",
-                Some(_) => "unsafe { ::std::mem::zeroed() }",
-            };
-            text += &format!("pub unsafe extern \"C\" fn {function} {{ {body} }}\n");
-        } else if declared.starts_with("pub static mut ") {
-            text += &format!("{declared} = unsafe {{ ::std::mem::zeroed() }};\n");
-        } else {
-            return Err(unknown());
-        }
-    }
-    Ok(format!("{text}{tail}"))
-}
-
+#[cfg(feature = "gpu")]
 /// On a Mac, the folder of the system's headers.
 fn macos_sdk() -> Option<String> {
     if !cfg!(target_os = "macos") || env::var_os("SDKROOT").is_some() {
@@ -330,6 +313,7 @@ fn macos_sdk() -> Option<String> {
     Path::new(&dir).is_dir().then_some(dir)
 }
 
+#[cfg(feature = "gpu")]
 fn compiler_include() -> Option<String> {
     let tool = cc::Build::new().cargo_metadata(false).try_get_compiler().ok()?;
     let output = tool.to_command().arg("-print-file-name=include").output().ok()?;
@@ -337,6 +321,7 @@ fn compiler_include() -> Option<String> {
     Path::new(&dir).is_dir().then_some(dir)
 }
 
+#[cfg(feature = "gpu")]
 /// Says how to link `libmlx`, and hands our dependents' build scripts what they need to set a run path.
 fn link(mlx: &Path) {
     let lib = mlx.join("lib");
