@@ -1,6 +1,7 @@
 //! Batching rules of products of matrices: one product, whatever is batched.
 
 use super::batch_dim::{aligned, batched};
+use super::rules::each_sample;
 use super::Input;
 use crate::dispatch::{apply1, Meta, Prim};
 use crate::ops::contract::ContractOp;
@@ -8,9 +9,11 @@ use crate::ops::view::{expand_to, reshape_to};
 use crate::shape::{numel, Shape};
 use crate::{Result, Tensor};
 
-pub(super) fn run(op: ContractOp, x: &[Input<'_>], out: Meta) -> Result<Tensor> {
+pub(super) fn run(op: ContractOp, x: &[Input<'_>], size: usize, out: Meta) -> Result<Tensor> {
     match op {
         ContractOp::MatMul { .. } => matmul(&x[0], &x[1], out),
+        #[allow(unreachable_patterns, reason = "for ops to come")]
+        op => each_sample(Prim::Contract(op), x, size, out),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Batching rules of convolutions and pools: the batch goes into the images, or into the channels as groups.
 
 use super::batch_dim::{batched, ordered, to_front};
+use super::rules::each_sample;
 use super::Input;
 use crate::dispatch::{apply1, Meta, Prim};
 use crate::ops::conv::{ConvArgs, ConvOp};
@@ -70,6 +71,8 @@ pub(super) fn conv(op: ConvOp, x: &[Input<'_>], size: usize, out: Meta) -> Resul
         ConvOp::Forward { args } => forward(&args, x, size, out),
         ConvOp::InputGradient { args, shape } => input_gradient(&args, &shape, x, size, out),
         ConvOp::WeightGradient { args, shape } => weight_gradient(&args, &shape, x, size, out),
+        #[allow(unreachable_patterns, reason = "for ops to come")]
+        op => each_sample(Prim::Conv(op), x, size, out),
     }
 }
 
@@ -162,6 +165,8 @@ pub(super) fn pool(op: PoolOp, x: &[Input<'_>], size: usize, out: Meta) -> Resul
         | PoolOp::MaxScatter { .. }
         | PoolOp::Take
         | PoolOp::Average { .. } => op,
+        #[allow(unreachable_patterns, reason = "for ops to come")]
+        op => return each_sample(Prim::Pool(op), x, size, out),
     };
     let x: Vec<Tensor> = x.iter().map(|x| merged(&batched(x, size)?)).collect::<Result<_>>()?;
     let wide = grown(&out.shape[1..], 0, size);

@@ -1,6 +1,7 @@
 //! Batching rules of views, of gathering and scattering, and of joining.
 
 use super::batch_dim::{batched, front_to, to_front};
+use super::rules::each_sample;
 use super::{Batch, Input};
 use crate::dispatch::{apply1, view as plain_view, Meta, Prim};
 use crate::ops::create::arange_of;
@@ -110,6 +111,8 @@ pub(super) fn run(op: IndexOp, x: &[Input<'_>], size: usize, out: Meta) -> Resul
         }
         IndexOp::Concat { axis } => all(IndexOp::Concat { axis: axis + 1 }, x, size, out),
         IndexOp::Flip { axes } => all(IndexOp::Flip { axes: shifted(&axes) }, x, size, out),
+        #[allow(unreachable_patterns, reason = "for ops to come")]
+        op => each_sample(Prim::Index(op), x, size, out),
     }
 }
 

@@ -1,7 +1,11 @@
 //! The batching rules: a primitive with its arguments, and inputs with a dimension in front, to a result with one.
 //!
-//! A rule calls the primitive, or other ops, with the dimension as data. `match`es name every op, so that a new primitive
-//! asks for its rule; [`each_sample`] is what to write where there is none yet.
+//! A rule calls the primitive, or other ops, with the dimension as data. Families whose ops differ in what dimensions mean to
+//! them end in [`each_sample`], which is right for every op: a new one needs a rule for its speed alone.
+#![allow(
+    unreachable_patterns,
+    reason = "the default of a family, for ops to come, is there where each op has its rule"
+)]
 
 use super::batch_dim::{aligned, batched};
 use super::{contract, conv_pool_rules, index, level, Input};
@@ -37,6 +41,7 @@ pub(super) fn run(prim: Prim, x: &[Input<'_>], size: usize, out: Meta) -> Result
                 ScanOp::Recur { axis } => {
                     return leading(Prim::Scan(ScanOp::Recur { axis: axis + 1 }), x, size, out);
                 }
+                op => return each_sample(Prim::Scan(op), x, size, out),
             };
             along(Prim::Scan(op), x, out)
         }
@@ -48,9 +53,10 @@ pub(super) fn run(prim: Prim, x: &[Input<'_>], size: usize, out: Meta) -> Result
         }
         Prim::Sort(SortOp::ArgSortRows) => same(prim, x, out),
         Prim::Sort(SortOp::Search { right }) => search(right, x, size, out),
+        Prim::Sort(_) => each_sample(prim, x, size, out),
         Prim::View(op) => Err(Error::runtime(op.name(), "a view has a layout")),
         Prim::Index(op) => index::run(op, x, size, out),
-        Prim::Contract(op) => contract::run(op, x, out),
+        Prim::Contract(op) => contract::run(op, x, size, out),
         Prim::Linalg(_) => leading(prim, x, size, out),
         Prim::Fft(op) => same(Prim::Fft(op.moved(|axis| axis + 1)), x, out),
         Prim::Conv(op) => conv_pool_rules::conv(op, x, size, out),
@@ -65,13 +71,12 @@ pub(super) fn run(prim: Prim, x: &[Input<'_>], size: usize, out: Meta) -> Result
         Prim::Nn(NnOp::Gelu { .. } | NnOp::Elementwise { .. }) => same(prim, x, out),
         Prim::Nn(NnOp::GeluGradient { .. } | NnOp::ElementwiseGradient { .. }) => leading(prim, x, size, out),
         Prim::Nn(NnOp::Attention { .. }) => contract::attention(prim, x, size, out),
-        // The layers' functions are made of other ops where their inputs are batched.
-        Prim::Nn(NnOp::EmbeddingSum { .. } | NnOp::Recurrent { .. } | NnOp::RecurrentGradient { .. }) => {
-            each_sample(prim, x, size, out)
-        }
+        // Of the rows of embeddings and of recurrent layers, whose functions are made of other ops where inputs are batched.
+        Prim::Nn(_) => each_sample(prim, x, size, out),
         Prim::Norm(NormOp::Standardize { .. }) => same(prim, x, out),
         Prim::Norm(NormOp::Affine { dims, eps }) => affine(dims, eps, x, size),
         Prim::Norm(NormOp::StandardizeGradient { .. }) => leading(prim, x, size, out),
+        Prim::Norm(_) => each_sample(prim, x, size, out),
         Prim::Loss(_) => leading(prim, x, size, out),
         Prim::Quantized(op) => quantized(op, x, size, out),
     }

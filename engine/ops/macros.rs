@@ -148,6 +148,7 @@ macro_rules! schema_of {
             method: $crate::ops::macros::has!(method [$form]) && $crate::ops::macros::has!($python [all method]),
             in_place: !$crate::ops::macros::has!($in_place [none]),
             old_numbers: $crate::ops::macros::has!(old_numbers [$($flag)*]),
+            internal: $crate::ops::macros::has!(internal [$($flag)*]),
             primitive: $crate::ops::macros::first!([$({ let _ = stringify!($Var); true })?] false),
             differentiable: $crate::ops::macros::first!([$($crate::ops::macros::differs!($grad))?]
                 !$crate::ops::macros::has!(no_gradient [$($flag)*]) && !$crate::ops::macros::has!($call [creates])),

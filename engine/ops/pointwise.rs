@@ -43,7 +43,7 @@ macro_rules! pointwise_ops {
             }
             /// The product `x · x · x`. PyTorch has no such function.
             method cube() -> Tensor {
-                in_place: yes, dtypes: NUMERIC, result: Same,
+                in_place: yes, flags: [internal], dtypes: NUMERIC, result: Same,
                 run: cube_body, torch: "-",
                 samples: ["N(3, 4)"],
                 example: ["assert_close(tensor([2, -3])?.cube()?, [8, -27]);"],

@@ -26,7 +26,7 @@ macro_rules! rnn_ops {
                 input: Tensor, hx: Tensor, batch_sizes: Dims, w_ih: Tensor, w_hh: Tensor, b_ih: OptTensor = None,
                 b_hh: OptTensor = None, nonlinearity: Text = "tanh", reverse: Bool = false
             ) -> Pair {
-                amp: Low, dtypes: FLOAT, result: Same,
+                flags: [internal], amp: Low, dtypes: FLOAT, result: Same,
                 run: rnn_body, node: "cat", torch: "-",
                 samples: [],
                 example: [
@@ -42,7 +42,7 @@ macro_rules! rnn_ops {
                 input: Tensor, hx: Tensor, cx: Tensor, batch_sizes: Dims, w_ih: Tensor, w_hh: Tensor,
                 b_ih: OptTensor = None, b_hh: OptTensor = None, w_hr: OptTensor = None, reverse: Bool = false
             ) -> Tensors {
-                amp: Low, dtypes: FLOAT, result: Same,
+                flags: [internal], amp: Low, dtypes: FLOAT, result: Same,
                 run: lstm_body, node: "cat", torch: "-",
                 samples: [],
                 example: [
@@ -57,7 +57,7 @@ macro_rules! rnn_ops {
                 input: Tensor, hx: Tensor, batch_sizes: Dims, w_ih: Tensor, w_hh: Tensor, b_ih: OptTensor = None,
                 b_hh: OptTensor = None, reverse: Bool = false
             ) -> Pair {
-                amp: Low, dtypes: FLOAT, result: Same,
+                flags: [internal], amp: Low, dtypes: FLOAT, result: Same,
                 run: gru_body, node: "cat", torch: "-",
                 samples: [],
                 example: [

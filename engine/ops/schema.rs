@@ -206,6 +206,8 @@ pub struct Schema {
     pub in_place: bool,
     /// Does PyTorch take the numbers of its keywords by position too, in its older order?
     pub old_numbers: bool,
+    /// Is it for the engine and the package alone, so that `lucid` does not show it?
+    pub internal: bool,
     /// Has it kernels of its own (else it is made of other ops)?
     pub primitive: bool,
     /// Does it pass gradients?

@@ -231,7 +231,7 @@ macro_rules! shape_ops {
         }
         /// Every dimension of size 1 removed; a view.
         method squeeze_all() -> Tensor {
-            dtypes: ALL, result: Same,
+            flags: [internal], dtypes: ALL, result: Same,
             run: squeeze_all_body, torch: "-",
             samples: [],
             example: ["assert_close(tensor([[[1], [2]]])?.squeeze_all()?, [1, 2]);"],

@@ -33,8 +33,8 @@
 //! | `gradient` | the rule: one per input, or `all` and the whole list, or `none` | | required of primitives |
 //! | `run` | the body, and arguments that it takes first | | required |
 //! | `node` | the step's name in PyTorch's graph, where it is not the op's: `"view"`, or `\|given\| ("view", 1)` with the number of the overload | | the op's |
-//! | `torch` | PyTorch's path, or `"-"` where it has none | | the op's |
-//! | `flags` | any of: `no_gradient`; `steps`: the graph shows the ops that it is made of; `piecewise_linear`: the gradient of its gradient is zeros; `old_numbers`: PyTorch still takes numbers of keywords by position | | none |
+//! | `torch` | PyTorch's path, or `"-"` where it has none; one of another module (`special.i0e`) puts the function there and not into `lucid` | | the op's |
+//! | `flags` | any of: `no_gradient`; `steps`: the graph shows the ops that it is made of; `piecewise_linear`: the gradient of its gradient is zeros; `old_numbers`: PyTorch still takes numbers of keywords by position; `internal`: for the engine and the package alone, `lucid` does not show it | | none |
 //! | `samples` | arguments that tests call it with | | required |
 //! | `example` | lines of its doc test | | required |
 

@@ -5,7 +5,7 @@ use crate::{Mistake, Parsed};
 use proc_macro::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 
 /// Words that a row's `flags` may list, in the order in which they are handed on.
-const FLAGS: &[&str] = &["no_gradient", "steps", "piecewise_linear", "old_numbers"];
+const FLAGS: &[&str] = &["no_gradient", "steps", "piecewise_linear", "old_numbers", "internal"];
 const IN_PLACE: &[&str] = &["yes", "of_reals", "of_doubles", "body", "comparison", "unrecorded", "view"];
 const PYTHON: &[&str] = &["function", "method", "in_place"];
 const CALL: &[&str] = &["creates", "variadic"];

@@ -67,6 +67,7 @@ fn row<'py>(py: Python<'py>, s: &'static Schema) -> PyResult<Bound<'py, PyDict>>
     dict.set_item("method", s.method)?;
     dict.set_item("in_place", s.in_place)?;
     dict.set_item("primitive", s.primitive)?;
+    dict.set_item("internal", s.internal)?;
     dict.set_item("differentiable", s.differentiable)?;
     dict.set_item("params", params)?;
     dict.set_item("returns", s.returns)?;
@@ -85,12 +86,13 @@ fn torch_path(s: &Schema) -> &'static str {
     }
 }
 
-/// Do users find the row's function as `lucid.<name>`? Others are the engine's own, or shown by `lucid.nn.functional`.
+/// Do users find the row's function as `lucid.<name>`? Internal ones are the engine's own; others may be those of another
+/// module, `lucid.nn.functional` or `lucid.special`, by PyTorch's path.
 pub fn is_top(s: &Schema) -> bool {
     match torch_path(s) {
-        // PyTorch makes tensors too, but not of the same numbers, has no `histogram2d`, and other gradients for
-        // `as_strided_scatter`: there is nothing to compare with.
-        "-" => matches!(s.family, "create" | "random" | "search" | "scatter"),
+        _ if s.internal => false,
+        // PyTorch has none of its kind.
+        "-" => true,
         // A path inside of PyTorch's own module is that of a public function of ours (`pad`).
         // Where a row for methods only has a function too, it was added by hand.
         torch if torch.starts_with("Tensor.") => true,

@@ -16,7 +16,8 @@ use crate::shape::Layout;
 use crate::{DType, Device, Error, Result, Tensor};
 use lucid_ir::ops::nn::{ElementFn, NnOp};
 use lucid_ir::ops::{
-    binary::BinaryOp, compare::CompareOp, create::CreateOp, reduce::ReduceOp, transfer::TransferOp, unary::UnaryOp,
+    binary::BinaryOp, compare::CompareOp, conv::ConvOp, create::CreateOp, index::IndexOp, linalg::LinalgOp,
+    pool::PoolOp, reduce::ReduceOp, scan::ScanOp, transfer::TransferOp, unary::UnaryOp,
 };
 use lucid_ir::Meta;
 use std::collections::HashMap;
@@ -56,11 +57,29 @@ pub fn is_smallest(prim: &Prim) -> bool {
     }
 }
 
-/// Why a primitive is not made of the smallest set.
+/// Why a primitive is not made of the smallest set. What is said of an op is true of it; of one that is not named here, that
+/// there is no rule.
 pub fn reason(prim: &Prim) -> &'static str {
     match prim {
         Prim::Random(_) => "the counter-based generator works on the bits of integers",
-        Prim::Linalg(_) => "factorisations are iterations, whose steps depend on the elements",
+        Prim::Linalg(
+            LinalgOp::DeterminantParts
+            | LinalgOp::CholeskyParts
+            | LinalgOp::QrParts
+            | LinalgOp::EighParts
+            | LinalgOp::EigParts { .. }
+            | LinalgOp::SvdParts { .. }
+            | LinalgOp::LuParts
+            | LinalgOp::LdlParts { .. }
+            | LinalgOp::LdlSolve { .. }
+            | LinalgOp::Eigenvalues
+            | LinalgOp::SingularValues
+            | LinalgOp::PseudoInverse { .. }
+            | LinalgOp::Exponential
+            | LinalgOp::Inverse
+            | LinalgOp::SolveMatrices
+            | LinalgOp::SolveTriangular { .. },
+        ) => "factorisations are iterations, whose steps depend on the elements",
         Prim::Fft(_) => "complex numbers are pairs, which the smallest set has no primitive for",
         Prim::Quantized(_) => "packed words are taken apart bit by bit",
         Prim::Binary(
@@ -73,20 +92,22 @@ pub fn reason(prim: &Prim) -> &'static str {
         ) => "it works on the bits of numbers",
         Prim::Binary(BinaryOp::Gcd | BinaryOp::Lcm) => "Euclid's iteration, whose steps depend on the elements",
         Prim::Nn(NnOp::Elementwise { f: ElementFn::NanToNum, .. }) => "a choice of infinities is no product",
-        Prim::Unary(_) | Prim::Binary(_) => "a function without a closed form in the smallest set, or of other dtypes",
-        Prim::Pool(_) | Prim::Conv(_) | Prim::Index(_) => "it writes where elements, or windows that overlap, say",
-        Prim::Scan(_) => "each element depends on the one before it by more than a sum",
-        Prim::Create(_)
-        | Prim::Transfer(_)
-        | Prim::Compare(_)
-        | Prim::Select(_)
-        | Prim::Reduce(..)
-        | Prim::Sort(_)
-        | Prim::Contract(_)
-        | Prim::Nn(_)
-        | Prim::Norm(_)
-        | Prim::Loss(_)
-        | Prim::View(_) => "not defined for operands of these dtypes",
+        Prim::Pool(
+            PoolOp::MaxIndices { .. }
+            | PoolOp::MaxPick { .. }
+            | PoolOp::MaxScatter { .. }
+            | PoolOp::AverageSpread { .. }
+            | PoolOp::Take
+            | PoolOp::Put { .. },
+        )
+        | Prim::Conv(ConvOp::InputGradient { .. } | ConvOp::WeightGradient { .. })
+        | Prim::Index(
+            IndexOp::Scatter { .. } | IndexOp::Reduce { .. } | IndexOp::IndexPut { .. } | IndexOp::StridedAdd { .. },
+        ) => "it writes where elements, or windows that overlap, say",
+        Prim::Scan(ScanOp::Prod { .. } | ScanOp::Recur { .. } | ScanOp::ArgMax { .. } | ScanOp::ArgMin { .. }) => {
+            "each element depends on the one before it by more than a sum"
+        }
+        _ => "there is no rule for it in the smallest set, or none for operands of these dtypes",
     }
 }
 

@@ -133,7 +133,7 @@ macro_rules! binary_ops {
         /// The gradient through [`relu`](super::unary::relu) from `grad` and its result `output`: `grad`, and 0 where
         /// `output <= 0`. Both have one shape.
         function relu_gradient(grad: Tensor, output: Tensor) -> Tensor {
-            amp: Own, dtypes: FLOAT, result: Same,
+            flags: [internal], amp: Own, dtypes: FLOAT, result: Same,
             primitive: ReluGradient, saves: Second, gradient: |c, v| [relu_gradient(v, &c.x(1)?), c.zeros(1)],
             run: extremum[BinaryOp::ReluGradient], torch: "-",
             samples: ["N(3, 4), N(3, 4)"],

@@ -30,8 +30,8 @@ macro_rules! conv_ops {
         function convolution(
             input: Tensor, weight: Tensor, bias: OptTensor, stride: Dims, padding: Dims, dilation: Dims, groups: Int
         ) -> Tensor {
-            amp: Low, deterministic: No("the GPU's gradients may be summed in any order"), dtypes: NUMERIC,
-            result: Same,
+            flags: [internal], amp: Low, deterministic: No("the GPU's gradients may be summed in any order"),
+            dtypes: NUMERIC, result: Same,
             primitive: Forward { args: Box<ConvArgs> }, saves: Cross,
             gradient: |c, g| [
                 conv_input_gradient(g, &c.x(1)?, args, c.shape(0)),
@@ -49,7 +49,8 @@ macro_rules! conv_ops {
         function convolution_input_gradient(
             grad: Tensor, weight: Tensor, input_size: Sizes, stride: Dims, padding: Dims, dilation: Dims, groups: Int
         ) -> Tensor {
-            amp: Low, deterministic: No("the GPU's gradients may be summed in any order"), dtypes: FLOAT, result: Same,
+            flags: [internal], amp: Low, deterministic: No("the GPU's gradients may be summed in any order"),
+            dtypes: FLOAT, result: Same,
             primitive: InputGradient { args: Box<ConvArgs>, shape: Shape }, saves: Cross,
             gradient: |c, g| [
                 conv_forward(g, &c.x(1)?, None, args),
@@ -67,7 +68,8 @@ macro_rules! conv_ops {
         function convolution_weight_gradient(
             input: Tensor, grad: Tensor, weight_size: Sizes, stride: Dims, padding: Dims, dilation: Dims, groups: Int
         ) -> Tensor {
-            amp: Low, deterministic: No("the GPU's gradients may be summed in any order"), dtypes: FLOAT, result: Same,
+            flags: [internal], amp: Low, deterministic: No("the GPU's gradients may be summed in any order"),
+            dtypes: FLOAT, result: Same,
             primitive: WeightGradient { args: Box<ConvArgs>, shape: Shape }, saves: Cross,
             gradient: |c, g| [
                 conv_input_gradient(&c.x(1)?, g, args, c.shape(0)),

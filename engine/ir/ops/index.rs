@@ -93,7 +93,7 @@ macro_rules! index_ops {
         /// The elements at the index tensors, which broadcast together, along the listed dimensions: PyTorch's advanced
         /// indexing. The indexed dimensions are replaced by the broadcast ones, in front unless they are neighbours.
         function index(input: Tensor, dims: Dims, indices: Tensors) -> Tensor {
-            dtypes: ALL, result: Same,
+            flags: [internal], dtypes: ALL, result: Same,
             primitive: Index { axes: Axes, strict: bool }, saves: Rest,
             gradient: |c, g| [index_put_axes(&c.zeros(0)?, axes, &c.rest(1)?, g, true, *strict)],
             run: index_body, torch: "-",
@@ -107,7 +107,8 @@ macro_rules! index_ops {
         function index_put_dims(
             input: Tensor, dims: Dims, indices: Tensors, values: Tensor, accumulate: Bool
         ) -> Tensor {
-            deterministic: No("the order of writes to one element is not defined"), dtypes: ALL, result: Same,
+            flags: [internal], deterministic: No("the order of writes to one element is not defined"), dtypes: ALL,
+            result: Same,
             primitive: IndexPut { axes: Axes, accumulate: bool, strict: bool }, saves: Tail,
             gradient: |c, g| [
                 if *accumulate { Ok(g.clone()) } else { index_put_axes(g, axes, &c.rest(2)?, &c.zeros(1)?, false, *strict) },
@@ -143,7 +144,7 @@ macro_rules! index_ops {
         }
         /// Zeros of the given shape with the elements of `input` added where `as_strided` would read them.
         function strided_scatter_add(input: Tensor, size: Sizes) -> Tensor {
-            dtypes: NUMERIC, result: Same,
+            flags: [internal], dtypes: NUMERIC, result: Same,
             primitive: StridedAdd { layout: Box<Layout>, shape: Shape }, gradient: |c, g| [strided_read(g, layout)],
             run: strided_add_unit, torch: "-",
             samples: [],

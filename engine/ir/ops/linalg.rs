@@ -10,7 +10,7 @@ macro_rules! linalg_ops {
         $crate::rows! { $cb "linalg" LinalgOp :
             /// Sign, logarithm of the absolute value, and value of the determinant, as a last dimension of 3.
             function determinant_parts(input: Tensor) -> Tensor {
-                amp: Full, dtypes: FACTORED, result: Same,
+                flags: [internal], amp: Full, dtypes: FACTORED, result: Same,
                 primitive: DeterminantParts, saves: Both, gradient: |c, g| [determinant_gradient(c, g)],
                 run: determinant_parts_body["determinant_parts"], torch: "-",
                 samples: [],
@@ -22,7 +22,7 @@ macro_rules! linalg_ops {
             /// The lower Cholesky factor of each matrix, column by column, and behind it 0, or the order of the leading
             /// minor that is not positive. Reads the lower half.
             function cholesky_parts(input: Tensor) -> Tensor {
-                amp: Full, dtypes: FACTORED, result: Same,
+                flags: [internal], amp: Full, dtypes: FACTORED, result: Same,
                 primitive: CholeskyParts, saves: Output, gradient: |c, g| [cholesky_gradient(c, g)],
                 run: cholesky_parts_body, torch: "-",
                 samples: [],
@@ -32,7 +32,7 @@ macro_rules! linalg_ops {
             }
             /// Q and R of each matrix, with min(m, n) columns and rows, one behind the other, each column by column.
             function qr_parts(input: Tensor) -> Tensor {
-                amp: Full, dtypes: FACTORED, result: Same,
+                flags: [internal], amp: Full, dtypes: FACTORED, result: Same,
                 primitive: QrParts, saves: Output, gradient: |c, g| [qr_gradient(c, g)],
                 run: qr_parts_body, torch: "-",
                 samples: [],
@@ -44,7 +44,7 @@ macro_rules! linalg_ops {
             /// Eigenvalues in ascending order, then the eigenvectors of each symmetric matrix, one behind the other.
             /// Reads the lower half. An error where a number is not finite; on the GPU device that is read back.
             function eigh_parts(input: Tensor) -> Tensor {
-                amp: Full, dtypes: FACTORED, result: Same,
+                flags: [internal], amp: Full, dtypes: FACTORED, result: Same,
                 primitive: EighParts, saves: Output, gradient: |c, g| [eigh_gradient(c, g)],
                 run: eigh_parts_body, torch: "-",
                 samples: [],
@@ -56,7 +56,7 @@ macro_rules! linalg_ops {
             /// Eigenvalues, then with `vectors` eigenvectors of norm 1, of each square matrix, one behind the other, as
             /// complex numbers. An error where a number is not finite; on the GPU device that is read back.
             function eig_parts(input: Tensor, vectors: Bool) -> Tensor {
-                amp: Full, dtypes: FACTORED, result: Own,
+                flags: [internal], amp: Full, dtypes: FACTORED, result: Own,
                 primitive: EigParts { vectors: bool }, saves: Both, gradient: |c, g| [eig_gradient(c, g, *vectors)],
                 run: eig_parts_body, torch: "-",
                 samples: [],
@@ -69,7 +69,7 @@ macro_rules! linalg_ops {
             /// column; with `full` all columns of U and V. An error where a number is not finite; on the GPU device
             /// that is read back.
             function svd_parts(input: Tensor, full: Bool) -> Tensor {
-                amp: Full, dtypes: FACTORED, result: Same,
+                flags: [internal], amp: Full, dtypes: FACTORED, result: Same,
                 primitive: SvdParts { full: bool }, saves: Output, gradient: |c, g| [svd_gradient(c, g, *full)],
                 run: svd_parts_body, torch: "-",
                 samples: [],
@@ -82,7 +82,7 @@ macro_rules! linalg_ops {
             /// were exchanged, counted from 1, and the number of the first pivot that is zero, or 0, one behind the
             /// other.
             function lu_parts(input: Tensor) -> Tensor {
-                amp: Full, dtypes: FACTORED, result: Same,
+                flags: [internal], amp: Full, dtypes: FACTORED, result: Same,
                 primitive: LuParts, saves: Output, gradient: |c, g| [lu_gradient(c, g)],
                 run: lu_parts_body, torch: "-",
                 samples: [],
@@ -95,7 +95,7 @@ macro_rules! linalg_ops {
             /// columns,
             /// then the reflections' factors. On the GPU device the matrices are read back, which evaluates.
             function reflector_parts(input: Tensor) -> Tensor {
-                amp: Full, dtypes: FACTORED, result: Same,
+                flags: [internal], amp: Full, dtypes: FACTORED, result: Same,
                 primitive: ReflectorParts, gradient: |c, g| all c.not_differentiable(),
                 run: reflector_parts_body, torch: "-",
                 samples: [],
@@ -108,7 +108,7 @@ macro_rules! linalg_ops {
             /// columns; then the pivots of Bunch and Kaufman, and the number of the first block of `D` that is zero, or
             /// 0. Reads the lower half. On the GPU device the matrices are read back, which evaluates.
             function ldl_parts(input: Tensor, hermitian: Bool) -> Tensor {
-                amp: Full, dtypes: FACTORED, result: Same,
+                flags: [internal], amp: Full, dtypes: FACTORED, result: Same,
                 primitive: LdlParts { hermitian: bool }, gradient: |c, g| all c.not_differentiable(),
                 run: ldl_parts_body, torch: "-",
                 samples: [],
@@ -120,7 +120,7 @@ macro_rules! linalg_ops {
             /// `x` of `A x = B` from what `ldl_parts` gave, of one batch shape, with pivots of int32. An error where
             /// these are none. On the GPU device all is read back, which evaluates.
             function ldl_solve_matrices(a: Tensor, pivots: Tensor, b: Tensor, hermitian: Bool) -> Tensor {
-                amp: Full, dtypes: FACTORED, result: Same,
+                flags: [internal], amp: Full, dtypes: FACTORED, result: Same,
                 primitive: LdlSolve { hermitian: bool }, gradient: |c, g| all c.not_differentiable(),
                 run: ldl_solve_body, torch: "-",
                 samples: [],
@@ -133,7 +133,7 @@ macro_rules! linalg_ops {
             /// The order of `n` rows that exchanging them one after the other leads to, by pivots counted from 1. On
             /// the GPU device they are read back, which evaluates.
             function row_permutation(pivots: Tensor, n: Int) -> Tensor {
-                flags: [no_gradient], dtypes: of(&[$crate::DType::I64]), result: Same,
+                flags: [no_gradient, internal], dtypes: of(&[$crate::DType::I64]), result: Same,
                 primitive: Permutation { n: usize }, gradient: none,
                 run: permutation_body, torch: "-",
                 samples: [],
@@ -142,7 +142,7 @@ macro_rules! linalg_ops {
             /// `x` of `A x = B` for triangular matrices, whose other half is not read, and the columns of `B`, of one
             /// batch shape; with `unit` the diagonal counts as ones.
             function solve_triangle(a: Tensor, b: Tensor, upper: Bool, unit: Bool) -> Tensor {
-                amp: Full, dtypes: FACTORED, result: Same,
+                flags: [internal], amp: Full, dtypes: FACTORED, result: Same,
                 primitive: SolveTriangular { upper: bool, unit: bool }, saves: Both,
                 gradient: |c, g| all triangle_gradient(c, g, *upper, *unit),
                 run: triangle_body, torch: "-",
@@ -175,7 +175,7 @@ macro_rules! linalg_ops {
             /// largest count as 0. Of `hermitian` matrices the lower half is read, and the gradient is that of matrices
             /// that are.
             function pseudo_inverse(input: Tensor, atol: Float, rtol: Float, hermitian: Bool) -> Tensor {
-                amp: Full, dtypes: FACTORED, result: Same,
+                flags: [internal], amp: Full, dtypes: FACTORED, result: Same,
                 primitive: PseudoInverse { atol: f64, rtol: f64, hermitian: bool }, saves: Both,
                 gradient: |c, g| [pseudo_inverse_gradient(c, g)],
                 run: pseudo_inverse_body, torch: "-",
@@ -208,7 +208,7 @@ macro_rules! linalg_ops {
             /// `x` of `A x = B` for each matrix `A` and the columns of `B`, whose batches broadcast; an error where an
             /// `A` is singular. On the GPU device that is read back, which evaluates.
             function solve_matrices(a: Tensor, b: Tensor) -> Tensor {
-                amp: Full, dtypes: FACTORED, result: Same,
+                flags: [internal], amp: Full, dtypes: FACTORED, result: Same,
                 primitive: SolveMatrices, saves: Both, gradient: |c, g| all solve_gradient(c, g),
                 run: solve_body, torch: "-",
                 samples: [],

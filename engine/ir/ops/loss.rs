@@ -81,7 +81,7 @@ macro_rules! loss_ops {
         function nll_loss_gradient(
             grad: Tensor, target: Tensor, classes: Int, ignore_index: Int, reduction: Text
         ) -> Tensor {
-            amp: Own, dtypes: FLOAT, result: Same,
+            flags: [internal], amp: Own, dtypes: FLOAT, result: Same,
             primitive: NllGradient { classes: usize, ignore: i64, reduction: Reduction }, saves: Second,
             gradient: |c, v| [nll_of_rows(v, &c.x(1)?, *ignore, *reduction)],
             run: nll_gradient_body, torch: "-",
@@ -150,7 +150,7 @@ macro_rules! loss_ops {
         /// `(1 - target) input + log(1 + e^-input)` of each element: [`binary_cross_entropy_with_logits`] without
         /// weights, before it is reduced. Both have one shape.
         function bce_logits_terms(input: Tensor, target: Tensor) -> Tensor {
-            amp: Own, dtypes: FLOAT, result: Same,
+            flags: [internal], amp: Own, dtypes: FLOAT, result: Same,
             primitive: BceLogits, saves: Inputs,
             gradient: |c, g| [bce_logits_back(g, &c.x(0)?, &c.x(1)?), -&(g * &c.x(0)?)?],
             run: bce_logits_terms_body, torch: "-",
@@ -161,7 +161,7 @@ macro_rules! loss_ops {
         }
         /// The gradient through [`bce_logits_terms`] from `grad` to its input: `grad (sigmoid(input) - target)`.
         function bce_logits_gradient(grad: Tensor, input: Tensor, target: Tensor) -> Tensor {
-            amp: Own, dtypes: FLOAT, result: Same,
+            flags: [internal], amp: Own, dtypes: FLOAT, result: Same,
             primitive: BceLogitsGradient, saves: Inputs,
             gradient: |c, v| [
                 bce_logits_back(v, &c.x(1)?, &c.x(2)?),

@@ -185,7 +185,7 @@ macro_rules! nn_ops {
         /// The gradient through [`softmax`] from `grad` and the result `output`: `y (g - Σ g y)` along `dim`; with
         /// `log` through [`log_softmax`]: `g - e^y Σ g`.
         function softmax_gradient(grad: Tensor, output: Tensor, dim: Dim, log: Bool) -> Tensor {
-            amp: Own, dtypes: FLOAT, result: Same,
+            flags: [internal], amp: Own, dtypes: FLOAT, result: Same,
             primitive: SoftmaxGradient { axis: usize, log: bool }, saves: Inputs,
             gradient: |c, g| all softmax_gradient_gradient(c, g, *axis, *log),
             run: softmax_gradient_body, torch: "-",
@@ -210,7 +210,7 @@ macro_rules! nn_ops {
         }
         /// The gradient through [`gelu`] from `grad`: `grad` times the slope at `input`.
         function gelu_gradient(grad: Tensor, input: Tensor, tanh: Bool) -> Tensor {
-            amp: Own, dtypes: FLOAT, result: Same,
+            flags: [internal], amp: Own, dtypes: FLOAT, result: Same,
             primitive: GeluGradient { tanh: bool }, saves: Inputs,
             gradient: |c, g| [gelu_back(g, &c.x(1)?, *tanh), g * &(&c.x(0)? * &gelu_bend(&c.x(1)?, *tanh)?)?],
             run: gelu_gradient_body, torch: "-",
@@ -223,7 +223,7 @@ macro_rules! nn_ops {
         /// with `a = 1` is `x² / 2` where `|x| < 1` and `|x| - ½` elsewhere, and so on for each name that the error of
         /// an unknown one lists.
         function elementwise(input: Tensor, function: Text, a: Float = 0.0, b: Float = 0.0, c: Float = 0.0) -> Tensor {
-            amp: Own, dtypes: FLOAT, result: Same,
+            flags: [internal], amp: Own, dtypes: FLOAT, result: Same,
             primitive: Elementwise { f: ElementFn, numbers: [f64; 3] }, saves: Inputs,
             gradient: |c, g| [element_first(c, g, *f, *numbers)],
             run: elementwise_body, torch: "-",
@@ -253,7 +253,7 @@ macro_rules! nn_ops {
         function elementwise_gradient(
             grad: Tensor, input: Tensor, function: Text, a: Float = 0.0, b: Float = 0.0, c: Float = 0.0
         ) -> Tensor {
-            amp: Own, dtypes: FLOAT, result: Same,
+            flags: [internal], amp: Own, dtypes: FLOAT, result: Same,
             primitive: ElementwiseGradient { f: ElementFn, numbers: [f64; 3] }, saves: Inputs,
             gradient: |c, v| [element_back(v, &c.x(1)?, *f, *numbers), element_second(c, v, *f, *numbers)],
             run: elementwise_gradient_body, torch: "-",
@@ -335,7 +335,7 @@ macro_rules! nn_ops {
         function embedding_sum(
             input: Tensor, weight: Tensor, factors: OptTensor = None; scale: Float = 1.0, sparse: Bool = false
         ) -> Tensor {
-            dtypes: FLOAT, result: Same,
+            flags: [internal], dtypes: FLOAT, result: Same,
             primitive: EmbeddingSum { scale: f64, sparse: bool }, saves: Rest,
             gradient: |c, g| all embedding_sum_gradient(c, g, *scale, *sparse),
             run: embedding_sum_body, torch: "-",
@@ -397,7 +397,7 @@ macro_rules! nn_ops {
             gates: Tensor, hx: Tensor, cx: OptTensor, w_hh: Tensor, b_hh: OptTensor, batch_sizes: Dims, cell: Text,
             reverse: Bool = false, save: Bool = false
         ) -> Tensor {
-            call: creates, out: none, amp: Low, dtypes: FLOAT, result: Same,
+            call: creates, out: none, flags: [internal], amp: Low, dtypes: FLOAT, result: Same,
             primitive: Recurrent { cell: RecurrentCell, sizes: std::sync::Arc<[usize]>, reverse: bool, save: bool },
             gradient: none,
             run: rnn_layer::body, torch: "-",
@@ -417,7 +417,7 @@ macro_rules! nn_ops {
             grad: Tensor, grad_h: Tensor, grad_c: OptTensor, states: Tensor, hx: Tensor, cx: OptTensor, w_hh: Tensor,
             batch_sizes: Dims, cell: Text, reverse: Bool = false, through: Bool = true
         ) -> Tensor {
-            call: creates, out: none, amp: Own, dtypes: FLOAT, result: Same,
+            call: creates, out: none, flags: [internal], amp: Own, dtypes: FLOAT, result: Same,
             primitive: RecurrentGradient { cell: RecurrentCell, sizes: std::sync::Arc<[usize]>, reverse: bool, through: bool },
             gradient: none,
             run: rnn_layer::gradient_body, torch: "-",

@@ -22,7 +22,7 @@ macro_rules! norm_ops {
         }
         /// `(x - mean) / sqrt(var + eps)` over the last `dims` dimensions: what [`layer_norm`] scales and shifts.
         function normalize_last(input: Tensor, dims: Int, eps: Float) -> Tensor {
-            amp: Own, dtypes: FLOAT, result: Same,
+            flags: [internal], amp: Own, dtypes: FLOAT, result: Same,
             primitive: Standardize { dims: usize, eps: f64 }, saves: Inputs,
             gradient: |c, g| [standardize_back(g, &c.x(0)?, *dims, *eps)],
             run: standardize_body, torch: "-",
@@ -35,7 +35,7 @@ macro_rules! norm_ops {
         /// The gradient through [`normalize_last`] from `grad`: `(g - mean(g) - y mean(g y)) / sqrt(var + eps)`, with
         /// the result `y` made again from its `input`.
         function normalize_last_gradient(grad: Tensor, input: Tensor, dims: Int, eps: Float) -> Tensor {
-            amp: Own, dtypes: FLOAT, result: Same,
+            flags: [internal], amp: Own, dtypes: FLOAT, result: Same,
             primitive: StandardizeGradient { dims: usize, eps: f64 }, saves: Inputs,
             gradient: |c, g| all standardize_second(c, g, *dims, *eps),
             run: standardize_gradient_body, torch: "-",
@@ -49,7 +49,7 @@ macro_rules! norm_ops {
         /// which are the shape of `weight` and `bias`; or, for `dims` 0, over all but the second, which is theirs. All
         /// have one dtype.
         function normalize_affine(input: Tensor, weight: Tensor, bias: Tensor, dims: Int, eps: Float) -> Tensor {
-            amp: Own, dtypes: FLOAT, result: Same,
+            flags: [internal], amp: Own, dtypes: FLOAT, result: Same,
             primitive: Affine { dims: usize, eps: f64 }, saves: Pair,
             gradient: |c, g| all affine_back(c, g, *dims, *eps),
             run: affine_body, torch: "-",

@@ -32,7 +32,7 @@ macro_rules! pool_ops {
         function max_pool(
             input: Tensor, kernel_size: Dims, stride: Dims, padding: Dims, dilation: Dims, ceil_mode: Bool
         ) -> Tensor {
-            dtypes: REAL, result: Same,
+            flags: [internal], dtypes: REAL, result: Same,
             primitive: Max { args: Box<PoolArgs> }, saves: Inputs, gradient: |c, g| [max_scatter(&c.x(0)?, g, args)],
             run: max_pool_body, torch: "-",
             samples: [],
@@ -45,7 +45,7 @@ macro_rules! pool_ops {
         function max_pool_indices(
             input: Tensor, kernel_size: Dims, stride: Dims, padding: Dims, dilation: Dims, ceil_mode: Bool
         ) -> Tensor {
-            call: creates, dtypes: REAL, result: Index,
+            call: creates, flags: [internal], dtypes: REAL, result: Index,
             primitive: MaxIndices { args: Box<PoolArgs> }, gradient: none,
             run: max_indices_body, torch: "-",
             samples: [],
@@ -59,7 +59,7 @@ macro_rules! pool_ops {
             input: Tensor, source: Tensor, kernel_size: Dims, stride: Dims, padding: Dims, dilation: Dims,
             ceil_mode: Bool
         ) -> Tensor {
-            dtypes: REAL, result: Same,
+            flags: [internal], dtypes: REAL, result: Same,
             primitive: MaxPick { args: Box<PoolArgs> }, saves: First,
             gradient: |c, g| [c.zeros(0), max_scatter(&c.x(0)?, g, args)],
             run: max_pick_body, torch: "-",
@@ -73,7 +73,7 @@ macro_rules! pool_ops {
         function max_pool_scatter(
             input: Tensor, grad: Tensor, kernel_size: Dims, stride: Dims, padding: Dims, dilation: Dims, ceil_mode: Bool
         ) -> Tensor {
-            dtypes: REAL, result: Same,
+            flags: [internal], dtypes: REAL, result: Same,
             primitive: MaxScatter { args: Box<PoolArgs> }, saves: First,
             gradient: |c, g| [c.zeros(0), max_pick(&c.x(0)?, g, args)],
             run: max_scatter_body, torch: "-",
@@ -85,7 +85,7 @@ macro_rules! pool_ops {
         }
         /// The elements of (N, C, space…) at `places` (N, C, windows…), int32: row-major numbers within their plane.
         function max_pool_take(input: Tensor, places: Tensor) -> Tensor {
-            dtypes: REAL, result: Same,
+            flags: [internal], dtypes: REAL, result: Same,
             primitive: Take, saves: Second, gradient: |c, g| [put(g, &c.x(1)?, c.shape(0)), c.zeros(1)],
             run: take_body, torch: "-",
             samples: [],
@@ -97,7 +97,7 @@ macro_rules! pool_ops {
         /// Zeros of the shape `input_size` with `grad` added at `places` of each plane: the gradient through
         /// [`max_pool_take`].
         function max_pool_put(grad: Tensor, places: Tensor, input_size: Sizes) -> Tensor {
-            dtypes: REAL, result: Same,
+            flags: [internal], dtypes: REAL, result: Same,
             primitive: Put { shape: Shape }, saves: Second, gradient: |c, g| [take(g, &c.x(1)?), c.zeros(1)],
             run: put_body, torch: "-",
             samples: [],
@@ -111,7 +111,7 @@ macro_rules! pool_ops {
             input: Tensor, kernel_size: Dims, stride: Dims, padding: Dims, ceil_mode: Bool, count_include_pad: Bool,
             divisor_override: OptInt
         ) -> Tensor {
-            dtypes: FLOAT, result: Same,
+            flags: [internal], dtypes: FLOAT, result: Same,
             primitive: Average { args: Box<PoolArgs> }, gradient: |c, g| [average_spread(g, args, c.shape(0))],
             run: avg_pool_body, torch: "-",
             samples: [],
@@ -125,7 +125,7 @@ macro_rules! pool_ops {
             grad: Tensor, input_size: Sizes, kernel_size: Dims, stride: Dims, padding: Dims, ceil_mode: Bool,
             count_include_pad: Bool, divisor_override: OptInt
         ) -> Tensor {
-            dtypes: FLOAT, result: Same,
+            flags: [internal], dtypes: FLOAT, result: Same,
             primitive: AverageSpread { args: Box<PoolArgs>, shape: Shape }, gradient: |c, g| [average(g, args)],
             run: avg_spread_body, torch: "-",
             samples: [],

@@ -137,7 +137,7 @@ macro_rules! quantized_ops {
         /// `group_size` is 32, 64 or 128; `bits` 2, 3, 4, 5, 6 or 8. What is not finite has no such form and gives
         /// numbers without meaning.
         method quantize_affine(; group_size: Int = 64, bits: Int = 4) -> Tensors {
-            python: function, flags: [no_gradient], amp: Own, dtypes: FLOAT, result: Same,
+            python: function, flags: [no_gradient, internal], amp: Own, dtypes: FLOAT, result: Same,
             run: quantize_body, torch: "-",
             samples: ["FIXED(N(3, 64))", "FIXED(N(2, 2, 128)), group_size=32, bits=3"],
             example: [
@@ -149,7 +149,7 @@ macro_rules! quantized_ops {
         }
         /// One of the three results of [`quantize_affine`]: `part` is `"packed"`, `"scales"` or `"biases"`.
         function quantize_part(input: Tensor, group_size: Int, bits: Int, part: Text) -> Tensor {
-            amp: Own, dtypes: FLOAT, result: Same,
+            flags: [internal], amp: Own, dtypes: FLOAT, result: Same,
             primitive: QuantizePart { format: $crate::ops::quantized::Affine, part: $crate::ops::quantized::Part },
             gradient: none,
             run: part_body, torch: "-",
@@ -167,7 +167,7 @@ macro_rules! quantized_ops {
         function dequantize_affine(
             w: Tensor, scales: Tensor, biases: Tensor; group_size: Int = 64, bits: Int = 4
         ) -> Tensor {
-            amp: Own, dtypes: FLOAT, result: Same,
+            flags: [internal], amp: Own, dtypes: FLOAT, result: Same,
             primitive: DequantizeAffine { format: $crate::ops::quantized::Affine }, gradient: none,
             run: dequantize_body, torch: "-",
             samples: [
@@ -188,7 +188,7 @@ macro_rules! quantized_ops {
             x: Tensor, w: Tensor, scales: Tensor, biases: Tensor; transpose: Bool = true, group_size: Int = 64,
             bits: Int = 4
         ) -> Tensor {
-            amp: Own, dtypes: FLOAT, result: Same,
+            flags: [internal], amp: Own, dtypes: FLOAT, result: Same,
             primitive: QuantizedMatmul { format: $crate::ops::quantized::Affine, transpose: bool }, saves: Rest,
             gradient: |c, g| all quantized_gradient(c, g, *format, *transpose),
             run: matmul_body, torch: "-",
@@ -215,7 +215,7 @@ macro_rules! quantized_ops {
             x: Tensor, w: Tensor, packing: Text, scales: OptTensor = None, biases: OptTensor = None;
             group_size: Int = 64
         ) -> Tensor {
-            amp: Own, dtypes: FLOAT, result: Same,
+            flags: [internal], amp: Own, dtypes: FLOAT, result: Same,
             primitive: DynamicMatmul { packing: $crate::ops::quantized::Packing, group: usize }, saves: Rest,
             gradient: |c, g| all dynamic_gradient(c, g, *packing, *group),
             run: dynamic_body, torch: "-",
@@ -239,7 +239,7 @@ macro_rules! quantized_ops {
             x: Tensor, w: Tensor, scales: Tensor, biases: Tensor, rhs_indices: Tensor, lhs_indices: OptTensor = None;
             transpose: Bool = true, group_size: Int = 64, bits: Int = 4
         ) -> Tensor {
-            amp: Own, dtypes: FLOAT, result: Same,
+            flags: [internal], amp: Own, dtypes: FLOAT, result: Same,
             primitive: GatherQmm { format: $crate::ops::quantized::Affine, transpose: bool }, saves: Rest,
             gradient: |c, g| all gather_gradient(c, g, *format, *transpose),
             run: gather_body, torch: "-",

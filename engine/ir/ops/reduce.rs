@@ -31,7 +31,7 @@ macro_rules! reduce_ops {
         }
         /// The sum of the squares over `dim` (all by default), in one pass: what norms are the roots of.
         function sum_of_squares(input: Tensor, dim: OptDims = None, keepdim: Bool = false) -> Tensor {
-            amp: FullGpu, dtypes: FLOAT, result: Same,
+            flags: [internal], amp: FullGpu, dtypes: FLOAT, result: Same,
             primitive: SumOfSquares, saves: Inputs, gradient: |c, g| [(c.spread(g)? * &c.x(0)?)? * 2.0],
             run: sum_of_squares_body, torch: "-",
             samples: ["N(3, 4)", "N(3, 4), 1", "N(2, 3, 4), (0, -1), keepdim=True", "N(0, 3), 0", "N()"],

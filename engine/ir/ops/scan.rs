@@ -33,7 +33,7 @@ macro_rules! scan_ops {
         /// `y[i] = terms[i] + factors[i] y[i - 1]` along `dim`, from `y[-1] = 0`: what the gradients of running
         /// products and of `logcumsumexp` are made of, and its own gradient as well.
         function linear_recurrence(factors: Tensor, terms: Tensor, dim: Dim) -> Tensor {
-            dtypes: INEXACT, result: Same,
+            flags: [internal], dtypes: INEXACT, result: Same,
             primitive: Recur { axis: usize }, saves: Both, gradient: |c, g| all recurrence_gradient(c, g, *axis),
             run: recurrence_body, torch: "-",
             samples: ["N(3, 4), N(3, 4), 0", "N(2, 9, 3), N(2, 9, 3), 1", "N(5), N(5), -1", "N(3, 0), N(3, 0), -1"],
@@ -53,7 +53,7 @@ macro_rules! scan_ops {
         }
         /// The index, along `dim`, of the largest element so far; the last at a tie. What `cummax` gathers by.
         function cumulative_argmax(input: Tensor, dim: Dim) -> Tensor {
-            call: creates, dtypes: REAL, result: Index,
+            call: creates, flags: [internal], dtypes: REAL, result: Index,
             primitive: ArgMax { axis: usize }, gradient: none,
             run: arg_scan[|axis| ScanOp::ArgMax { axis }], torch: "-",
             samples: [],
@@ -61,7 +61,7 @@ macro_rules! scan_ops {
         }
         /// The index, along `dim`, of the smallest element so far; the last at a tie. What `cummin` gathers by.
         function cumulative_argmin(input: Tensor, dim: Dim) -> Tensor {
-            call: creates, dtypes: REAL, result: Index,
+            call: creates, flags: [internal], dtypes: REAL, result: Index,
             primitive: ArgMin { axis: usize }, gradient: none,
             run: arg_scan[|axis| ScanOp::ArgMin { axis }], torch: "-",
             samples: [],

@@ -18,7 +18,7 @@ macro_rules! sort_ops {
             }
             /// The first `k` of what [`argsort`] gives along `dim`.
             function first_of_argsort(input: Tensor, k: Int, dim: Dim = -1, descending: Bool = false) -> Tensor {
-                flags: [no_gradient], dtypes: ORDERED, result: Index,
+                flags: [no_gradient, internal], dtypes: ORDERED, result: Index,
                 primitive: ArgFirst { axis: usize, descending: bool, k: usize }, gradient: none,
                 run: first_body, torch: "-",
                 samples: [],
@@ -28,7 +28,7 @@ macro_rules! sort_ops {
             /// its
             /// equals, or with `right` behind them. What [`searchsorted`](crate::ops::search::searchsorted) is made of.
             function search_rows(rows: Tensor, values: Tensor, right: Bool) -> Tensor {
-                flags: [no_gradient], dtypes: ORDERED, result: Index,
+                flags: [no_gradient, internal], dtypes: ORDERED, result: Index,
                 primitive: Search { right: bool }, gradient: none,
                 run: search_body, torch: "-",
                 samples: [],
@@ -37,7 +37,7 @@ macro_rules! sort_ops {
             /// The order of a matrix's rows by their first element, then their second, and so on; equal rows keep their
             /// order. Dimensions before the last two are a batch.
             function argsort_rows(rows: Tensor) -> Tensor {
-                flags: [no_gradient], dtypes: ORDERED, result: Index,
+                flags: [no_gradient, internal], dtypes: ORDERED, result: Index,
                 primitive: ArgSortRows, gradient: none,
                 run: argsort_rows_body, torch: "-",
                 samples: [],

@@ -25,7 +25,7 @@ macro_rules! transfer_ops {
             /// The tensor on another device; itself where it is there already. Evaluates. Devices with one memory copy
             /// large tensors only when one side is written to.
             method to_device(device: DeviceArg) -> Tensor {
-                python: method, dtypes: ALL, result: Same,
+                python: method, flags: [internal], dtypes: ALL, result: Same,
                 primitive: Move { device: Device }, gradient: |c, g| [g.to_device(c.device(0))],
                 run: move_body, torch: "-",
                 samples: [],

@@ -421,7 +421,7 @@ macro_rules! unary_ops {
         }
         /// The exponent `e` of `x = m 2^e` with `½ ≤ |m| < 1`, in `x`'s dtype; 0 for 0, infinities and NaN.
         frexp_exponent = Exponent {
-            python: function, dtypes: FLOAT, result: Same,
+            python: function, flags: [internal], dtypes: FLOAT, result: Same,
             gradient: none,
             torch: "-",
             samples: ["N(3, 4)"],
@@ -429,7 +429,7 @@ macro_rules! unary_ops {
         }
         /// The mantissa `m` of `x = m 2^e` with `½ ≤ |m| < 1`; `x` itself for 0, infinities and NaN.
         frexp_mantissa = Mantissa {
-            python: function, dtypes: FLOAT, result: Same,
+            python: function, flags: [internal], dtypes: FLOAT, result: Same,
             saves: Inputs, gradient: |c, g| [without_exponent(g, &frexp_exponent(&c.x(0)?)?)],
             torch: "-",
             samples: ["N(3, 4)"],
