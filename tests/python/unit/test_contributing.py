@@ -20,6 +20,12 @@ def rows_of_text() -> list[str]:
     return [body for lang, body in BLOCKS if lang == "rust" and "samples:" in body]
 
 
+def entries(path: Path) -> list[str]:
+    """The names that a file of texts has entries for."""
+    heads = re.findall(r"^(\w+)(?=\(|$)", path.read_text(), re.MULTILINE)
+    return [head for head in heads if head != "shared"]
+
+
 def test_files_and_names_in_them_exist() -> None:
     paths = set(PATH.findall(SECTION)) | set(re.findall(r"python (py/[\w/]+\.py)", SECTION))
     assert len(paths) >= 15
@@ -69,3 +75,13 @@ def test_rows_without_a_peer_in_pytorch_are_public_unless_they_say_internal() ->
         elif row["torch"] == "-" and not name.startswith("_"):
             # Samplers write to a tensor alone.
             assert name in lucid._C.__all__ or hasattr(lucid.Tensor, name + "_"), name
+
+
+def test_texts_are_in_the_files_of_their_families() -> None:
+    families = {row["name"]: row["family"] for row in lucid.op_schemas()}
+    texts = {(path.stem, name) for path in (ROOT / "engine/ops/docs").glob("*.txt") for name in entries(path)}
+    # Functions that are no rows have files of their own.
+    rows = {(file, name) for file, name in texts if file not in ("arguments", "bindings", "overloads")}
+    assert len(rows) >= 500
+    misplaced = [(file, name) for file, name in sorted(rows) if families.get(name) != file]
+    assert misplaced == [], {name: families.get(name) for _, name in misplaced}
