@@ -1,6 +1,7 @@
 """Every public function and layer of the op table on the CPU device, with PyTorch beside it in the same process.
 
-    python bench/ops.py [--quick] [--only PATTERN] [--device cpu|gpu] [--threads 1] [--json FILE] [--check BASELINE]
+    python bench/ops.py [--quick] [--only PATTERN] [--device cpu|gpu] [--threads 1] [--share 1/4] [--log FILE]
+                        [--json FILE] [--check BASELINE]
 
 The rows are made from the op table: each op's samples, their sizes multiplied until the largest tensor has 256, 64 K
 or 1 M elements, forward and backward, in each dtype that counts and in two layouts. `ops_models.py` adds layers and
@@ -40,6 +41,8 @@ CUBIC = {"linalg": 1 << 14, "factor": 1 << 14, "contract": 1 << 16, "matrix": 1 
 #: What takes longer than this on either side with 16 K elements is not timed with a million.
 TOO_LONG_S = 0.01
 PROBE = 1 << 14
+#: Nor is a row of which one call takes longer than this, in nanoseconds.
+TOO_LONG_NS = 400_000_000
 #: dtypes beside float32, each where the op takes it.
 DTYPES = ("float16", "bfloat16", "float64", "int64", "complex64", "bool")
 #: Above this times the recorded ratio `--check` reports a row.
@@ -263,7 +266,11 @@ def compare(row: Row, sides: tuple[Side, Side], clock: Clock, least: int) -> dic
             lucid.manual_seed(0)
             works = {"ours": row.make(ours), "peer": row.make(peer), "again": row.make(ours), "control": row.make(peer)}
             calls = calls_of(works["peer"], clock)
+            begun = clock()
             works["ours"]()
+            if clock() - begun > TOO_LONG_NS:
+                print(f"slow {row.name}: {(clock() - begun) / 1e9:.2f} s", file=sys.stderr)
+                return None
             case = Case(row.name, {side: Turn(work, calls, 0.0, clock) for side, work in works.items()})
             measure([case], 0, least=least, most=least, warmup=1)
     except Exception as error:
@@ -311,6 +318,34 @@ def check(found: list[dict[str, Any]], file: Path) -> list[str]:
     return worse
 
 
+def share(rows: list[Row], text: str) -> list[Row]:
+    """Share K of N, "K/N": every N-th row from the K-th, so that each share is a sample of the whole table."""
+    part, whole = map(int, text.split("/"))
+    if not 1 <= part <= whole:
+        raise ValueError(f"share {text}: K of N, with 1 <= K <= N")
+    return rows[part - 1 :: whole]
+
+
+class Log:
+    """Rows in a file, one JSON object a line, each written as it ends; a run that was cut off goes on from there."""
+
+    def __init__(self, file: Path | None) -> None:
+        self.file = file
+        lines = file.read_text().splitlines() if file is not None and file.exists() else []
+        self.rows = {row["name"]: row for row in map(json.loads, lines)}
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Writes a row; one without a ratio was not measured."""
+        self.rows[row["name"]] = row
+        if self.file is not None:
+            with self.file.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+
+    def measured(self) -> list[dict[str, Any]]:
+        """The rows that have a ratio."""
+        return [row for row in self.rows.values() if "ratio" in row]
+
+
 def main() -> int:
     """Reads the command line, measures, prints."""
     parser = argparse.ArgumentParser(description="Every op beside PyTorch.")
@@ -320,6 +355,8 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=1, help="threads of all sides")
     parser.add_argument("--rounds", type=int, default=0, help="rounds of each row")
     parser.add_argument("--rows", type=int, default=60, help="how many rows to print, the worst first; 0 for all")
+    parser.add_argument("--share", default="1/1", metavar="K/N", help="every N-th row, from the K-th on")
+    parser.add_argument("--log", metavar="FILE", type=Path, help="append rows as they end; do not repeat those in it")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write all rows here")
     parser.add_argument("--check", metavar="BASELINE", type=Path, help="fail where a row is slower than recorded")
     parser.add_argument("--list", action="store_true", help="print the names of the rows and stop")
@@ -330,20 +367,19 @@ def main() -> int:
     chosen = list(rows_of_table(args.quick))
     if not args.no_models:
         chosen += [Row(name, make) for name, make in model_rows(args.quick)]
-    chosen = [row for row in chosen if re.search(args.only, row.name)]
+    chosen = share([row for row in chosen if re.search(args.only, row.name)], args.share)
     if args.list:
         print("\n".join(row.name for row in chosen))
         return 0
     sides = (Side(lucid, args.device), Side(lucid if args.device == "gpu" else torch, "cpu"))
     clock = time.perf_counter_ns if args.threads > 1 or args.device == "gpu" else time.process_time_ns
-    found: list[dict[str, Any]] = []
+    log = Log(args.log)
     for row in chosen:
-        if not row.short(sides):
+        if row.name in log.rows:
             continue
-        made = compare(row, sides, clock, args.rounds or (3 if args.quick else 7))
-        if made is None:
-            continue
-        found.append(made)
+        made = compare(row, sides, clock, args.rounds or (3 if args.quick else 7)) if row.short(sides) else None
+        log.add(made or {"name": row.name})
+    found = log.measured()
     if not found:
         parser.error(f"no row matches {args.only!r}")
     peer = "CPU device" if args.device == "gpu" else "PyTorch"

@@ -52,6 +52,8 @@ logic! { And &; Or |; Xor ^; }
 struct Loops<'f> {
     bool: &'f F<'f, bool, bool>,
     u8: &'f F<'f, u8, bool>,
+    i8: &'f F<'f, i8, bool>,
+    i16: &'f F<'f, i16, bool>,
     i32: &'f F<'f, i32, bool>,
     i64: &'f F<'f, i64, bool>,
     f32: &'f F<'f, f32, bool>,
@@ -65,8 +67,8 @@ impl Loops<'_> {
         Ok(Some(match a.dtype() {
             DType::Bool => apply2(a, b, shape, GRAIN, self.bool)?,
             DType::U8 => apply2(a, b, shape, GRAIN, self.u8)?,
-            // Rare: compared as int32.
-            DType::I8 | DType::I16 => return self.run(&cast(a, DType::I32)?, &cast(b, DType::I32)?, shape),
+            DType::I8 => apply2(a, b, shape, GRAIN, self.i8)?,
+            DType::I16 => apply2(a, b, shape, GRAIN, self.i16)?,
             DType::I32 => apply2(a, b, shape, GRAIN, self.i32)?,
             DType::I64 => apply2(a, b, shape, GRAIN, self.i64)?,
             DType::F32 => apply2(a, b, shape, GRAIN, self.f32)?,
@@ -98,6 +100,8 @@ macro_rules! loops {
         Loops {
             bool: &|a, b, out| $light($K, a, b, out),
             u8: &|a, b, out| $light($K, a, b, out),
+            i8: &|a, b, out| $light($K, a, b, out),
+            i16: &|a, b, out| $light($K, a, b, out),
             i32: &|a, b, out| $light($K, a, b, out),
             i64: &|a, b, out| $light($K, a, b, out),
             f32: &|a, b, out| $light($K, a, b, out),

@@ -145,7 +145,7 @@ curves! {
     Hardswish false [_, _, _]
         |x| {
             let y = x + k(3.0);
-            let y = x * (if y < nil() { nil() } else { y }) * k(1.0 / 6.0);
+            let y = x * (if y < nil() { nil() } else { y }) / k(6.0);
             if x < k(3.0) { y } else { x }
         },
         |g| {

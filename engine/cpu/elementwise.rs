@@ -85,6 +85,17 @@ kernels! {
     ComplexAdd [Complex32 Complex64] |a, b| a + b;
     ComplexSub [Complex32 Complex64] |a, b| a - b;
     ComplexMul [Complex32 Complex64] |a, b| a * b;
+    // Both of a subnormal number are those of 2^32 times it.
+    Exponent [f32] |x| {
+        let (by, less) = if x.abs() < f32::MIN_POSITIVE { (4_294_967_296.0, 158) } else { (1.0, 126) };
+        let e = ((x * by).to_bits() >> 23 & 255) as i32 - less;
+        if (x == 0.0) | !(x.abs() < f32::INFINITY) { 0.0 } else { e as f32 }
+    };
+    Mantissa [f32] |x| {
+        let y = x * if x.abs() < f32::MIN_POSITIVE { 4_294_967_296.0 } else { 1.0 };
+        let m = f32::from_bits(y.to_bits() & 0x807f_ffff | 0x3f00_0000);
+        if (x == 0.0) | !(x.abs() < f32::INFINITY) { x } else { m }
+    };
     // The sum makes 0 of -0. This is one instruction for a maximum; a choice between 0 and `x` that goes where `x` was would be
     // a masked store, which takes five times as long on some processors.
     Relu [f32 f64] |x| { let y = x + 0.0; if 0.0 > y { 0.0 } else { y } };
@@ -95,6 +106,8 @@ kernels! {
     And [in Bits] |a, b| a.and(b);
     Or [in Bits] |a, b| a.or(b);
     Xor [in Bits] |a, b| a.xor(b);
+    ShiftLeft [in Integer] |a, b| a.shift_left(b);
+    ShiftRight [in Integer] |a, b| a.shift_right(b);
     // Infinities of one sign have no difference; they are the result.
     LogAddExp [f32 f64] |a, b| {
         let (high, less) = (if a > b { a } else { b }, -(a - b).abs());
@@ -103,6 +116,54 @@ kernels! {
     };
     ReluGradient [f32 f64] |g, y| if y <= 0.0 { 0.0 } else { g };
 }
+
+/// The length of (a, b), infinite where either is.
+#[derive(Clone, Copy)]
+struct Hypot;
+macro_rules! hypot {
+    ($($t:ident $edge:literal $power:literal;)*) => {
+        $(impl Map2<$t, $t, $t> for Hypot {
+            #[inline(always)]
+            fn map<const F: bool>(self, a: $t, b: $t) -> $t {
+                let (a, b) = (a.abs(), b.abs());
+                let most = if a > b { a } else { b };
+                // By a power of 2 that takes both to where squares neither overflow nor are subnormal.
+                let (by, back) = if most > 1.0 / $edge { (1.0 / $power, $power) } else { (1.0, 1.0) };
+                let (by, back) = if most < $edge { ($power, 1.0 / $power) } else { (by, back) };
+                let (x, y) = (a * by, b * by);
+                let square = if F { x.mul_add(x, y * y) } else { x * x + y * y };
+                let length = square.sqrt() * back;
+                if (a == $t::INFINITY) | (b == $t::INFINITY) { $t::INFINITY } else { length }
+            }
+        })*
+    };
+}
+hypot! {
+    // 2^-50 and 2^100, 2^-450 and 2^600.
+    f32 8.881_784_2e-16 1.267_650_6e30;
+    f64 3.439_552_567_074_349_4e-136 4.149_515_568_880_993e180;
+}
+
+/// The number next to `a` on the way to `b`, as [`next_after`] gives it.
+#[derive(Clone, Copy)]
+struct NextAfter;
+macro_rules! next_after_kernels {
+    ($($t:ident)*) => {
+        $(impl Map2<$t, $t, $t> for NextAfter {
+            #[inline(always)]
+            fn map<const F: bool>(self, a: $t, b: $t) -> $t {
+                // Magnitudes count up away from 0; from 0 the first one is on the side of `b`.
+                let away = (b > a) == (a > 0.0);
+                let bits = a.to_bits();
+                let near = $t::from_bits(if away { bits.wrapping_add(1) } else { bits.wrapping_sub(1) });
+                let near = if a == 0.0 { $t::from_bits(1).copysign(b) } else { near };
+                let near = if a == b { b } else { near };
+                if a.is_nan() { a } else if b.is_nan() { b } else { near }
+            }
+        })*
+    };
+}
+next_after_kernels!(f32 f64);
 
 /// Declares tests of a float.
 macro_rules! tests {
@@ -241,18 +302,18 @@ pub fn unary(op: &UnaryOp, x: &CpuArray, over: bool) -> Result<CpuArray> {
     match op {
         U::Neg => {
             let (c64, c128) = complexes1!(light ComplexNeg);
-            Loops1 { c64, c128, ..loops1!(Neg; u8 i32 i64 f32 f64) }.run(call, GRAIN)
+            Loops1 { c64, c128, ..loops1!(Neg; u8 i8 i16 i32 i64 f32 f64) }.run(call, GRAIN)
         }
         U::Square => {
             let (c64, c128) = complexes1!(light ComplexSquare);
-            Loops1 { c64, c128, ..loops1!(Square; u8 i32 i64 f32 f64) }.run(call, GRAIN)
+            Loops1 { c64, c128, ..loops1!(Square; u8 i8 i16 i32 i64 f32 f64) }.run(call, GRAIN)
         }
         U::Abs if double => apply1::<Complex64, f64>(x, COSTLY, &|x, out| call1(Complex64::norm, x, out)),
         U::Abs if complex => apply1::<Complex32, f32>(x, COSTLY, &|x, out| call1(Complex32::norm, x, out)),
-        U::Abs => loops1!(Abs; u8 i32 i64 f32 f64).run(call, GRAIN),
+        U::Abs => loops1!(Abs; u8 i8 i16 i32 i64 f32 f64).run(call, GRAIN),
         // The sign of a truth value is itself.
         U::Sign if x.dtype() == DType::Bool => super::copy::copy(x),
-        U::Sign => loops1!(Sign; u8 i32 i64 f32 f64).run(call, GRAIN),
+        U::Sign => loops1!(Sign; u8 i8 i16 i32 i64 f32 f64).run(call, GRAIN),
         U::Conj if double => apply1::<Complex64, Complex64>(x, GRAIN, &|x, out| light1(ComplexConj, x, out)),
         U::Conj if complex => apply1::<Complex32, Complex32>(x, GRAIN, &|x, out| light1(ComplexConj, x, out)),
         U::Conj => super::copy::copy(x),
@@ -315,11 +376,13 @@ pub fn unary(op: &UnaryOp, x: &CpuArray, over: bool) -> Result<CpuArray> {
         U::K0e => exact(bessel::k0e, call),
         U::K1e => exact(bessel::k1e, call),
         U::AiryAi => exact(airy::ai, call),
+        U::Exponent if x.dtype() == DType::F32 => apply1::<f32, f32>(x, GRAIN, &|x, out| light1(Exponent, x, out)),
         U::Exponent => exact(|x| special::frexp(x).1, call),
+        U::Mantissa if x.dtype() == DType::F32 => apply1::<f32, f32>(x, GRAIN, &|x, out| light1(Mantissa, x, out)),
         U::Mantissa => exact(|x| special::frexp(x).0, call),
         U::SignBit => sign_bit(x),
         U::LogicalNot => loops1!(Not; bool).run(Call { x: &cast(x, DType::Bool)?, over: false, ..call }, GRAIN),
-        U::BitwiseNot => loops1!(Not; bool u8 i32 i64).run(call, GRAIN),
+        U::BitwiseNot => loops1!(Not; bool u8 i8 i16 i32 i64).run(call, GRAIN),
         U::IsNan if x.dtype() == DType::F32 => apply1::<f32, bool>(x, GRAIN, &|x, out| light1(Nan, x, out)),
         U::IsInf if x.dtype() == DType::F32 => apply1::<f32, bool>(x, GRAIN, &|x, out| light1(Infinite, x, out)),
         U::IsFinite if x.dtype() == DType::F32 => apply1::<f32, bool>(x, GRAIN, &|x, out| light1(Finite, x, out)),
@@ -391,15 +454,15 @@ pub fn binary(op: &BinaryOp, a: &CpuArray, b: &CpuArray, out: &Meta, over: bool)
     match op {
         B::Add => {
             let (c64, c128) = complexes2!(light ComplexAdd);
-            run(&Loops2 { c64, c128, ..loops2!(light2_symmetric Add; bool u8 i32 i64; floats) }, GRAIN)
+            run(&Loops2 { c64, c128, ..loops2!(light2_symmetric Add; bool u8 i8 i16 i32 i64; floats) }, GRAIN)
         }
         B::Sub => {
             let (c64, c128) = complexes2!(light ComplexSub);
-            run(&Loops2 { c64, c128, ..loops2!(light2 Sub; u8 i32 i64; floats) }, GRAIN)
+            run(&Loops2 { c64, c128, ..loops2!(light2 Sub; u8 i8 i16 i32 i64; floats) }, GRAIN)
         }
         B::Mul => {
             let (c64, c128) = complexes2!(light ComplexMul);
-            run(&Loops2 { c64, c128, ..loops2!(light2_symmetric Mul; bool u8 i32 i64; floats) }, GRAIN)
+            run(&Loops2 { c64, c128, ..loops2!(light2_symmetric Mul; bool u8 i8 i16 i32 i64; floats) }, GRAIN)
         }
         B::Div => {
             let (c64, c128) = complexes2!(complex::div);
@@ -422,8 +485,8 @@ pub fn binary(op: &BinaryOp, a: &CpuArray, b: &CpuArray, out: &Meta, over: bool)
             let (c64, c128) = complexes2!(complex::pow);
             run(&Loops2 { f32: Some(f32), f64: Some(f64), c64, c128, ..calls!(power) }, COSTLY)
         }
-        B::Maximum => run(&extremes!(true; bool u8 i32 i64 f32 f64), GRAIN),
-        B::Minimum => run(&extremes!(false; bool u8 i32 i64 f32 f64), GRAIN),
+        B::Maximum => run(&extremes!(true; bool u8 i8 i16 i32 i64 f32 f64), GRAIN),
+        B::Minimum => run(&extremes!(false; bool u8 i8 i16 i32 i64 f32 f64), GRAIN),
         B::ReluGradient => run(&loops2!(light2 ReluGradient; f32 f64), GRAIN),
         B::Atan2 => {
             let (f32, f64): (&F<f32, f32>, &F<f64, f64>) = (&f32::atan2_slices, &f64::atan2_slices);
@@ -436,8 +499,8 @@ pub fn binary(op: &BinaryOp, a: &CpuArray, b: &CpuArray, out: &Meta, over: bool)
         }
         B::Hypot => {
             let (f32, f64): (&F<f32, f32>, &F<f64, f64>) =
-                (&|a, b, out| call2(f32::hypot, a, b, out), &|a, b, out| call2(f64::hypot, a, b, out));
-            run(&Loops2 { f32: Some(f32), f64: Some(f64), ..Loops2::default() }, COSTLY)
+                (&|a, b, out| map2(Hypot, a, b, out), &|a, b, out| map2(Hypot, a, b, out));
+            run(&Loops2 { f32: Some(f32), f64: Some(f64), ..Loops2::default() }, GRAIN)
         }
         B::NextAfter if a.dtype() == DType::BF16 => {
             apply2::<bf16, bf16>(a, b, shape, GRAIN, &|a, b, out| call2(next_after::<bf16>, a, b, out))
@@ -447,7 +510,7 @@ pub fn binary(op: &BinaryOp, a: &CpuArray, b: &CpuArray, out: &Meta, over: bool)
         }
         B::NextAfter => {
             let (f32, f64): (&F<f32, f32>, &F<f64, f64>) =
-                (&|a, b, out| call2(next_after, a, b, out), &|a, b, out| call2(next_after, a, b, out));
+                (&|a, b, out| light2(NextAfter, a, b, out), &|a, b, out| light2(NextAfter, a, b, out));
             run(&Loops2 { f32: Some(f32), f64: Some(f64), ..Loops2::default() }, GRAIN)
         }
         B::Gcd => run(&calls!(gcd), COSTLY),
@@ -470,11 +533,11 @@ pub fn binary(op: &BinaryOp, a: &CpuArray, b: &CpuArray, out: &Meta, over: bool)
             let f64: &F<f64, f64> = &|a, b, out| call2(wide, a, b, out);
             run(&Loops2 { f32: Some(f32), f64: Some(f64), ..Loops2::default() }, COSTLY / 4)
         }
-        B::BitwiseAnd => run(&loops2!(light2_symmetric And; bool u8 i32 i64), GRAIN),
-        B::BitwiseOr => run(&loops2!(light2_symmetric Or; bool u8 i32 i64), GRAIN),
-        B::BitwiseXor => run(&loops2!(light2_symmetric Xor; bool u8 i32 i64), GRAIN),
-        B::LeftShift => run(&calls!(shift_left), GRAIN),
-        B::RightShift => run(&calls!(shift_right), GRAIN),
+        B::BitwiseAnd => run(&loops2!(light2_symmetric And; bool u8 i8 i16 i32 i64), GRAIN),
+        B::BitwiseOr => run(&loops2!(light2_symmetric Or; bool u8 i8 i16 i32 i64), GRAIN),
+        B::BitwiseXor => run(&loops2!(light2_symmetric Xor; bool u8 i8 i16 i32 i64), GRAIN),
+        B::LeftShift => run(&loops2!(light2 ShiftLeft; u8 i8 i16 i32 i64), GRAIN),
+        B::RightShift => run(&loops2!(light2 ShiftRight; u8 i8 i16 i32 i64), GRAIN),
     }
 }
 

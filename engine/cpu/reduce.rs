@@ -256,12 +256,16 @@ fn count(dims: &[(usize, usize)]) -> usize {
     dims.iter().map(|d| d.0).product()
 }
 
-/// Kept and reduced dimensions, each collapsed.
-fn group(layout: &Layout, axes: &[usize]) -> (Dims, Dims) {
+/// Kept and reduced dimensions, each collapsed; the reduced ones as they are in memory where their order does not count.
+fn group(layout: &Layout, axes: &[usize], ordered: bool) -> (Dims, Dims) {
     let dims = || layout.shape.iter().copied().zip(layout.strides.iter().copied()).enumerate();
     let kept = collapse(dims().filter(|(i, _)| !axes.contains(i)).map(|(_, d)| d));
-    let reduced = collapse(dims().filter(|(i, _)| axes.contains(i)).map(|(_, d)| d));
-    (kept, reduced)
+    let mut reduced: Dims = dims().filter(|(i, _)| axes.contains(i)).map(|(_, d)| d).collect();
+    if !ordered && reduced.len() > 1 {
+        // What is repeated goes outermost.
+        reduced.sort_by_key(|&(_, stride)| std::cmp::Reverse(stride.wrapping_sub(1)));
+    }
+    (kept, collapse(reduced.into_iter()))
 }
 
 /// The same elements with the kept dimensions first, row-major.
@@ -291,7 +295,8 @@ fn fold<T: Element, K: Fold<T>>(op: &ReduceOp, k: K, how: &Reduction, x: &CpuArr
             (false, None) => Err(Error::index(op.name(), "cannot reduce over a dimension of size 0")),
         });
     }
-    let (mut kept, mut reduced) = group(x.layout(), &how.axes);
+    let ordered = matches!(op, ReduceOp::ArgMax | ReduceOp::ArgMin);
+    let (mut kept, mut reduced) = group(x.layout(), &how.axes, ordered);
     let mut x = x.clone();
     let dense = |dims: &Dims, least: usize| matches!(dims.last(), Some(&(n, 1)) if n >= least);
     let by_rows = !dense(&reduced, 8) && dense(&kept, 4);
@@ -299,7 +304,7 @@ fn fold<T: Element, K: Fold<T>>(op: &ReduceOp, k: K, how: &Reduction, x: &CpuArr
         let lead = x.shape().len() - how.axes.len();
         x = kept_first(&x, &how.axes)?;
         let all: Vec<usize> = (lead..x.shape().len()).collect();
-        (kept, reduced) = group(x.layout(), &all);
+        (kept, reduced) = group(x.layout(), &all, ordered);
     }
     let start = x.layout().offset;
     let guard = x.read::<T>();

@@ -416,7 +416,8 @@ fn log_ndtr_body(x: &Tensor) -> Result<Tensor> {
     wide(&schema::log_ndtr, x, |x| {
         let tail = x.detach()?.lt(-1.0)?;
         let low = r#where(&tail, x, Scalar::Float(-1.0))?;
-        let low = (((&low * -FRAC_1_SQRT_2)?.erfcx()? * 0.5)?.log()? - &(low.square()? * 0.5)?)?;
+        // Halved before the product, whose factor's square may overflow.
+        let low = (((&low * -FRAC_1_SQRT_2)?.erfcx()? * 0.5)?.log()? - &(&low * &(&low * 0.5)?)?)?;
         let high = r#where(&tail, Scalar::ZERO, x)?;
         let high = ((&high * FRAC_1_SQRT_2)?.erfc()? * -0.5)?.log1p()?;
         r#where(&tail, &low, &high)

@@ -40,9 +40,57 @@ impl<T: Gemm + Sum + Wide<W = T>> Task for Panel<'_, T> {
     }
 }
 
+/// The inner product of two rows, in partial sums.
+struct Inner<'a, T>(&'a [T], &'a [T]);
+
+impl<T: Gemm + Sum + Wide<W = T>> Task for Inner<'_, T> {
+    type Out = T;
+    #[inline(always)]
+    fn run<const F: bool>(self) -> T {
+        let Inner(x, w) = self;
+        let mut sums = [T::W_ZERO; 4 * LANES];
+        let whole = x.len() - x.len() % sums.len();
+        for (x, w) in x[..whole].chunks_exact(sums.len()).zip(w.chunks_exact(sums.len())) {
+            for ((s, &x), &w) in sums.iter_mut().zip(x).zip(w) {
+                *s = T::mul_add::<F>(x, w, *s);
+            }
+        }
+        let rest = x[whole..].iter().zip(&w[whole..]).fold(T::W_ZERO, |s, (&x, &w)| T::mul_add::<F>(x, w, s));
+        sums.into_iter().fold(rest, |s, x| T::mul_add::<F>(x, T::ONE, s))
+    }
+}
+
+/// The same product where it has one column, or one row, as one row of `a` and rows of `b`: inner products of what is
+/// contiguous.
+pub fn as_one_row<'a, T: Copy>(product: &Product<'a, T>) -> Option<Product<'a, T>> {
+    let Product { m, n, k, alpha, a, b, beta, ldc } = *product;
+    let row = |x: Matrix<'a, T>, along: bool| match x.trans == along {
+        true if x.ld == 1 => Some(Matrix { ld: k, trans: !along, ..x }),
+        true => None,
+        false => Some(x),
+    };
+    match (m, n) {
+        _ if k == 0 => None,
+        (1, _) if n > 1 && !b.trans => None,
+        (1, _) => Some(Product { a: row(a, true)?, b: if n == 1 { row(b, false)? } else { b }, ..*product }),
+        (_, 1) if ldc == 1 && !a.trans => {
+            let (a, b) = (Matrix { trans: false, ..row(b, false)? }, Matrix { trans: true, ..a });
+            Some(Product { m: 1, n: m, k, alpha, a, b, beta, ldc: m })
+        }
+        _ => None,
+    }
+}
+
 /// `c = alpha a b + beta c`, sizes checked by the caller.
 pub fn block<T: Gemm + Sum + Wide<W = T>>(product: &Product<T>, c: &mut [T]) {
     let Product { m, n, k, alpha, a, b, beta, ldc } = *product;
+    if let Some(Product { n, a, b, .. }) = as_one_row(product) {
+        for (j, c) in c.iter_mut().take(n).enumerate() {
+            let old = if beta == T::W_ZERO { T::W_ZERO } else { T::mul_add::<false>(beta, *c, T::W_ZERO) };
+            *c = T::mul_add::<false>(alpha, run(Inner(&a.data[..k], &b.data[j * b.ld..][..k])), old);
+        }
+        return;
+    }
     for row in c.chunks_mut(ldc).take(m) {
         for x in &mut row[..n] {
             *x = if beta == T::W_ZERO { T::W_ZERO } else { T::mul_add::<false>(beta, *x, T::W_ZERO) };
@@ -160,6 +208,8 @@ fn dots<T: Gemm + Wide<W = f32>>(product: &Product<T>, c: &mut [T]) {
 /// The same for 16-bit floats over the pool: products of `f32`, rounded once at the end. `b` is widened once for all
 /// threads, `a` by the thread that needs it; which is transposed stays so. Always true: there is no better way.
 pub fn widened<T: Gemm + Wide<W = f32>>(product: &Product<T>, c: &mut [T]) -> bool {
+    let row = as_one_row(product);
+    let product = row.as_ref().unwrap_or(product);
     let Product { m, n, k, alpha, a, b, beta, ldc } = *product;
     let c = &mut c[..(m - 1) * ldc + n];
     if is_few(product) {

@@ -204,7 +204,7 @@ fn flag(trans: bool) -> c_int {
 /// A product of `bfloat16` over the pool, by pairs where the machine multiplies pairs.
 fn paired(product: &Product<bf16>, c: &mut [bf16]) -> bool {
     #[cfg(all(target_arch = "x86_64", not(accelerate)))]
-    if !generic::is_few(product) && gemm_bf16::product(product, c) {
+    if !generic::is_few(product) && generic::as_one_row(product).is_none() && gemm_bf16::product(product, c) {
         return true;
     }
     generic::widened(product, c)

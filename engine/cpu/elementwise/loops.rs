@@ -132,11 +132,13 @@ pub(crate) fn refused(op: &'static str, dtype: DType) -> Box<Error> {
     Error::dtype(op, format!("has no CPU kernel for {dtype}"), &[dtype])
 }
 
-/// The loops of one op: what it does to each dtype, where it does anything. Small integers are rare and get none.
+/// The loops of one op: what it does to each dtype, where it does anything. Small integers without one are computed as int32.
 #[derive(Default)]
 pub(crate) struct Loops1<'f> {
     pub bool: Option<&'f F1<'f, bool, bool>>,
     pub u8: Option<&'f F1<'f, u8, u8>>,
+    pub i8: Option<&'f F1<'f, i8, i8>>,
+    pub i16: Option<&'f F1<'f, i16, i16>>,
     pub i32: Option<&'f F1<'f, i32, i32>>,
     pub i64: Option<&'f F1<'f, i64, i64>>,
     pub f32: Option<&'f F1<'f, f32, f32>>,
@@ -151,6 +153,8 @@ pub(crate) struct Loops1<'f> {
 pub(crate) struct Overs1<'f> {
     pub bool: Option<&'f Over1<'f, bool>>,
     pub u8: Option<&'f Over1<'f, u8>>,
+    pub i8: Option<&'f Over1<'f, i8>>,
+    pub i16: Option<&'f Over1<'f, i16>>,
     pub i32: Option<&'f Over1<'f, i32>>,
     pub i64: Option<&'f Over1<'f, i64>>,
     pub f32: Option<&'f Over1<'f, f32>>,
@@ -163,6 +167,8 @@ impl Loops1<'_> {
         let done = match x.dtype() {
             DType::Bool => self.bool.map(|f| call.apply(grain, f, self.over.bool)),
             DType::U8 => self.u8.map(|f| call.apply(grain, f, self.over.u8)),
+            DType::I8 if self.i8.is_some() => self.i8.map(|f| call.apply(grain, f, self.over.i8)),
+            DType::I16 if self.i16.is_some() => self.i16.map(|f| call.apply(grain, f, self.over.i16)),
             DType::I8 | DType::I16 if self.i32.is_some() => {
                 let wide = cast(x, DType::I32)?;
                 return cast(&self.run(Call { op, x: &wide, over: false }, grain)?, x.dtype());
@@ -186,6 +192,8 @@ impl Loops1<'_> {
 pub(crate) struct Overs2<'f> {
     pub bool: Option<&'f Over2<'f, bool, bool>>,
     pub u8: Option<&'f Over2<'f, u8, u8>>,
+    pub i8: Option<&'f Over2<'f, i8, i8>>,
+    pub i16: Option<&'f Over2<'f, i16, i16>>,
     pub i32: Option<&'f Over2<'f, i32, i32>>,
     pub i64: Option<&'f Over2<'f, i64, i64>>,
     pub f32: Option<&'f Over2<'f, f32, f32>>,
@@ -204,7 +212,7 @@ pub(crate) struct Loops2<'f> {
     pub c64: Option<&'f F<'f, Complex32, Complex32>>,
     pub c128: Option<&'f F<'f, Complex64, Complex64>>,
     pub over: Overs2<'f>,
-    /// Where int8 and int16 do not do the same as int32 in fewer bits.
+    /// Where these are not computed as int32 and cut off.
     pub i8: Option<&'f F<'f, i8, i8>>,
     pub i16: Option<&'f F<'f, i16, i16>>,
 }
@@ -215,8 +223,8 @@ impl Loops2<'_> {
         let done = match a.dtype() {
             DType::Bool => self.bool.map(|f| call.apply(grain, f, self.over.bool)),
             DType::U8 => self.u8.map(|f| call.apply(grain, f, self.over.u8)),
-            DType::I8 if self.i8.is_some() => self.i8.map(|f| call.apply(grain, f, None)),
-            DType::I16 if self.i16.is_some() => self.i16.map(|f| call.apply(grain, f, None)),
+            DType::I8 if self.i8.is_some() => self.i8.map(|f| call.apply(grain, f, self.over.i8)),
+            DType::I16 if self.i16.is_some() => self.i16.map(|f| call.apply(grain, f, self.over.i16)),
             DType::I8 | DType::I16 if self.i32.is_some() => {
                 let (wide, other) = (cast(a, DType::I32)?, cast(b, DType::I32)?);
                 let y = self.run(Call2 { a: &wide, b: &other, over: false, ..call }, grain)?;

@@ -104,7 +104,8 @@ functions! {
 
 /// What is made of other functions in the same way for both precisions.
 macro_rules! composed {
-    ($t:ident, $m:ident, $erfc:path) => {
+    ($t:ident, $m:ident, $erf:ident) => {
+        pub use super::super::$erf::*;
         pub use super::$m::*;
 
         #[inline(always)]
@@ -114,10 +115,6 @@ macro_rules! composed {
         #[inline(always)]
         pub fn rsqrt<const F: bool>(x: $t) -> $t {
             1.0 / x.sqrt()
-        }
-        #[inline(always)]
-        pub fn erfc<const F: bool>(x: $t) -> $t {
-            $erfc(x)
         }
         #[inline(always)]
         pub fn silu<const F: bool>(x: $t) -> $t {
@@ -144,10 +141,10 @@ macro_rules! composed {
     };
 }
 mod lanes32 {
-    composed!(f32, math32, libm::erfcf);
+    composed!(f32, math32, math32_erf);
 }
 mod lanes64 {
-    composed!(f64, math64, libm::erfc);
+    composed!(f64, math64, math64_erf);
 }
 
 /// Real numbers with elementary functions over slices.

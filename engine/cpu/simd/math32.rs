@@ -1,17 +1,19 @@
 //! Elementary functions of one `f32`, without branches, for the loops in `dispatch`.
 //!
-//! Depends on nothing. Invariant: at most 3 ulp from the true value, and IEEE results for NaN, infinities, zeros,
+//! Depends on nothing. Invariant: at most 2.5 ulp from the true value, 3 without FMA, and IEEE results for NaN, infinities, zeros,
 //! subnormals and overflow; `sin`, `cos` and `tan` hold for arguments up to [`TRIG_MAX`] only.
 
 // Coefficients are given as published.
 #![allow(clippy::excessive_precision)]
 
-use std::f32::consts::{FRAC_PI_2, FRAC_PI_4, LN_2, LOG10_E, LOG2_E, PI};
+use std::f32::consts::{FRAC_PI_2, LN_2, LOG10_E, LOG2_E, PI};
 
 /// 1.5 × 2^23: adding it to a small number leaves the nearest integer in the low bits.
 const MAGIC: f32 = 12_582_912.0;
-const LN2_HI: f32 = 0.693_359_4;
-const LN2_LO: f32 = -2.121_944_4e-4;
+pub(super) const LN2_HI: f32 = 0.693_359_4;
+pub(super) const LN2_LO: f32 = -2.121_944_4e-4;
+/// π/2 less its float.
+const PI_2_LO: f32 = -4.371_139e-8;
 /// The largest magnitude that the reduction by multiples of π/2 is good for.
 pub const TRIG_MAX: f32 = 100_000.0;
 
@@ -38,14 +40,14 @@ pub fn poly<const F: bool, const N: usize>(x: f32, c: [f32; N]) -> f32 {
 
 /// The nearest integer of a number below 2^22, as a float and as an integer.
 #[inline(always)]
-fn nearest(x: f32) -> (f32, i32) {
+pub(super) fn nearest(x: f32) -> (f32, i32) {
     let t = x + MAGIC;
     (t - MAGIC, (t.to_bits() as i32).wrapping_sub(MAGIC.to_bits() as i32))
 }
 
 /// 2^n for n in the range of normal numbers.
 #[inline(always)]
-fn pow2(n: i32) -> f32 {
+pub(super) fn pow2(n: i32) -> f32 {
     f32::from_bits((n.wrapping_add(127) << 23) as u32)
 }
 
@@ -58,7 +60,7 @@ fn scale(p: f32, n: i32) -> f32 {
 
 /// NaN stays NaN.
 #[inline(always)]
-fn clamp(x: f32, lo: f32, hi: f32) -> f32 {
+pub(super) fn clamp(x: f32, lo: f32, hi: f32) -> f32 {
     let x = if x > hi { hi } else { x };
     if x < lo {
         lo
@@ -69,14 +71,14 @@ fn clamp(x: f32, lo: f32, hi: f32) -> f32 {
 
 /// (r, n) with x = n ln 2 + r and |r| ≤ ln 2 / 2.
 #[inline(always)]
-fn reduce_ln2<const F: bool>(x: f32) -> (f32, i32) {
+pub(super) fn reduce_ln2<const F: bool>(x: f32) -> (f32, i32) {
     let (n, i) = nearest(x * LOG2_E);
     (fma::<F>(n, -LN2_LO, fma::<F>(n, -LN2_HI, x)), i)
 }
 
 /// (e^r − 1 − r) / r², for |r| ≤ ln 2 / 2: least squares, weighted anew until the error of e^r is even (4e-9).
 #[inline(always)]
-fn exp_poly<const F: bool>(r: f32) -> f32 {
+pub(super) fn exp_poly<const F: bool>(r: f32) -> f32 {
     poly::<F, 5>(r, [1.395_054e-3, 8.368_918e-3, 4.166_620_6e-2, 1.666_651_8e-1, 0.5])
 }
 
@@ -238,9 +240,16 @@ pub fn log10<const F: bool>(x: f32) -> f32 {
 #[inline(always)]
 pub fn log1p<const F: bool>(x: f32) -> f32 {
     let u = 1.0 + x;
-    // What rounding 1 + x lost, relative to it.
-    let lost = if x.abs() > 1.0 { 1.0 - (u - x) } else { x - (u - 1.0) };
-    let y = log::<F>(u) + if u > 0.0 && u < f32::INFINITY { lost / u } else { 0.0 };
+    let (f, e) = log_parts_normal(u);
+    // What rounding 1 + x lost, in f's units: 2^-e times it, which is 0 where e is large.
+    let power = u.to_bits().wrapping_sub(TWO_THIRDS) & 0xff80_0000;
+    let power = 0x3f80_0000i32.wrapping_sub(power as i32).max(0) as u32;
+    let lost = f32::from_bits(power) * if x > 1.0 { 1.0 - (u - x) } else { x - (u - 1.0) };
+    let rest = log_poly::<F>(f + lost) + fma::<F>(e, LN2_LO, lost);
+    // The first sum is exact where e is small; elsewhere the larger one comes last.
+    let y = if e.abs() < 1.5 { fma::<F>(e, LN2_HI, f) + rest } else { fma::<F>(e, LN2_HI, f + rest) };
+    let y = log_special(u, y);
+    // Also keeps the sign of -0.
     if x.abs() < 1e-8 {
         x
     } else {
@@ -301,10 +310,18 @@ pub fn cos<const F: bool>(x: f32) -> f32 {
 pub fn tan<const F: bool>(x: f32) -> f32 {
     let (r, q) = reduce_pio2::<F>(x);
     let z = r * r;
-    let p =
-        poly::<F, 6>(z, [9.385_402e-3, 3.119_922_3e-3, 2.443_013_5e-2, 5.341_128e-2, 1.333_879_9e-1, 3.333_315_7e-1]);
+    let p = poly::<F, 6>(
+        z,
+        [9.395_678_5e-3, 3.102_857_2e-3, 2.444_057_9e-2, 5.340_841_4e-2, 1.333_883_3e-1, 3.333_315_6e-1],
+    );
     let t = fma::<F>(r * z, p, r);
-    let y = if q & 1 == 0 { t } else { -1.0 / t };
+    // What rounding lost of the tangent, and of its inverse, is put back: both would add up to 2.5 ulp.
+    let lost = fma::<F>(r * z, p, r - t);
+    let inverse = -1.0 / t;
+    let inverse = fma::<F>(inverse, fma::<F>(inverse, t, 1.0) + inverse * lost, inverse);
+    // At a pole the product is not a number.
+    let inverse = if r == 0.0 { -1.0 / r } else { inverse };
+    let y = if q & 1 == 0 { t } else { inverse };
     if x == 0.0 {
         x
     } else {
@@ -324,8 +341,10 @@ pub fn asin<const F: bool>(x: f32) -> f32 {
     let big = a > 0.5;
     let z = if big { 0.5 * (1.0 - a) } else { a * a };
     let s = if big { z.sqrt() } else { a };
-    let p = fma::<F>(s * z, asin_poly::<F>(z), s);
-    (if big { FRAC_PI_2 - 2.0 * p } else { p }).copysign(x)
+    let p = s * z * asin_poly::<F>(z);
+    // π/2 - 2s is exact where the result is small.
+    let y = if big { (FRAC_PI_2 - 2.0 * s) - fma::<F>(2.0, p, -PI_2_LO) } else { s + p };
+    y.copysign(x)
 }
 
 #[inline(always)]
@@ -340,22 +359,33 @@ pub fn acos<const F: bool>(x: f32) -> f32 {
         folded
     } else {
         // π/2 rounds to more than itself: put the difference back.
-        FRAC_PI_2 - (p.copysign(x) + 4.371_139e-8)
+        FRAC_PI_2 - (p.copysign(x) - PI_2_LO)
     }
 }
 
-/// The angle of mn / mx, both non-negative and mn ≤ mx.
+/// The arctangent of t ≤ 1, or what is left of π/2 for its inverse.
 #[inline(always)]
-fn angle<const F: bool>(mn: f32, mx: f32) -> f32 {
-    let big = mn > mx * 0.414_213_57;
-    let t = if big { mn - mx } else { mn } / if big { mn + mx } else { mx };
+fn angle<const F: bool>(t: f32, inverse: bool) -> f32 {
     let z = t * t;
-    let p = poly::<F, 4>(z, [8.053_745e-2, -1.387_768_6e-1, 1.997_771_1e-1, -3.333_295e-1]);
-    let y = fma::<F>(t * z, p, t);
-    if big {
-        FRAC_PI_4 + y
+    let p = poly::<F, 9>(
+        z,
+        [
+            -1.793_616e-3,
+            1.091_458_2e-2,
+            -3.117_780_3e-2,
+            5.795_755_6e-2,
+            -8.403_448e-2,
+            1.095_218_5e-1,
+            -1.426_424_1e-1,
+            1.999_854_9e-1,
+            -3.333_33e-1,
+        ],
+    );
+    let rest = t * z * p;
+    if inverse {
+        (FRAC_PI_2 - t) - (rest - PI_2_LO)
     } else {
-        y
+        t + rest
     }
 }
 
@@ -363,9 +393,8 @@ fn angle<const F: bool>(mn: f32, mx: f32) -> f32 {
 pub fn atan<const F: bool>(x: f32) -> f32 {
     let a = x.abs();
     let swap = a > 1.0;
-    // For infinity the quotient is 1/∞, which is right.
-    let y = if swap { angle::<F>(1.0 / a, 1.0) } else { angle::<F>(a, 1.0) };
-    (if swap { FRAC_PI_2 - y } else { y }).copysign(x)
+    // For infinity the quotient is 0, which is right.
+    angle::<F>(if swap { 1.0 / a } else { a }, swap).copysign(x)
 }
 
 #[inline(always)]
@@ -373,14 +402,10 @@ pub fn atan2<const F: bool>(y: f32, x: f32) -> f32 {
     let (a, b) = (y.abs(), x.abs());
     let swap = a > b;
     let (mn, mx) = if swap { (b, a) } else { (a, b) };
-    // Near overflow the sum in `angle` would be infinite; two infinities count as equal, two zeros as angle 0.
-    let f = if mx > 1e38 { 0.25 } else { 1.0 };
-    let both = mn == f32::INFINITY;
-    let (mn, mx) = (if both { 1.0 } else { mn * f }, if both { 1.0 } else { mx * f });
-    let mx = if mx == 0.0 { 1.0 } else { mx };
-    let t = angle::<F>(mn, mx);
-    let t = if swap { FRAC_PI_2 - t } else { t };
-    let t = if x.is_sign_negative() { PI - t } else { t };
+    // Two infinities count as equal, two zeros as angle 0.
+    let (mn, mx) = if mn == f32::INFINITY { (1.0, 1.0) } else { (mn, mx) };
+    let t = angle::<F>(mn / if mx == 0.0 { 1.0 } else { mx }, swap);
+    let t = if x.is_sign_negative() { PI - (t - 2.0 * PI_2_LO) } else { t };
     if x.is_nan() || y.is_nan() {
         f32::NAN
     } else {
@@ -406,11 +431,19 @@ pub fn cosh<const F: bool>(x: f32) -> f32 {
 
 #[inline(always)]
 pub fn tanh<const F: bool>(x: f32) -> f32 {
-    // Half of e^2|x| - 1, as in `expm1`: from there on the result is 1.
-    let (r, n) = reduce_ln2::<F>(2.0 * clamp(x.abs(), 0.0, 10.0));
+    let a = x.abs();
+    let z = x * x;
+    let p = poly::<F, 5>(z, [-6.274_243_4e-3, 2.107_168_2e-2, -5.385_231e-2, 1.333_258_6e-1, -3.333_331_6e-1]);
+    let small = fma::<F>(x * z, p, x);
+    // 1 - 1 / ((e^2|x| + 1) / 2), half of e^2|x| as in `expm1`: from 10 on the result is 1.
+    let (r, n) = reduce_ln2::<F>(2.0 * clamp(a, 0.0, 10.0));
     let s = pow2(n.wrapping_sub(1));
-    let half = fma::<F>(s, fma::<F>(r * r, exp_poly::<F>(r), r), s - 0.5);
-    (half / (half + 1.0)).copysign(x)
+    let large = 1.0 - 1.0 / fma::<F>(s, fma::<F>(r * r, exp_poly::<F>(r), r), s + 0.5);
+    if a < 0.55 {
+        small
+    } else {
+        large.copysign(x)
+    }
 }
 
 #[inline(always)]
@@ -437,86 +470,15 @@ pub fn acosh<const F: bool>(x: f32) -> f32 {
 #[inline(always)]
 pub fn atanh<const F: bool>(x: f32) -> f32 {
     let a = x.abs();
-    (0.5 * log1p::<F>((a + a) / (1.0 - a))).copysign(x)
-}
-
-#[inline(always)]
-pub fn erf<const F: bool>(x: f32) -> f32 {
-    let t = x.abs();
-    let s = x * x;
-    let small = fma::<F>(
-        poly::<F, 6>(
-            s,
-            [-5.967_617e-4, 4.991_194_2e-3, -2.676_813_5e-2, 1.128_199_25e-1, -3.761_253_4e-1, 1.283_791_7e-1],
-        ),
-        x,
-        x,
-    );
-    let c = clamp(t, 0.0, 4.2);
-    let p = poly::<F, 6>(
-        c,
-        [-1.728_534_7e-5, 3.831_971_3e-4, -3.883_964_4e-3, 2.425_462_2e-2, -1.067_778_8e-1, -6.348_466_9e-1],
-    );
-    // The exponent is between -18 and 0: its power of 2 is a normal number.
-    let (r, n) = reduce_ln2::<F>(fma::<F>(fma::<F>(p, c, -1.287_175_1e-1), c, -c));
-    let large = 1.0 - (fma::<F>(r * r, exp_poly::<F>(r), r) + 1.0) * pow2(n);
-    if t > 0.927_734_4 {
-        large.copysign(x)
-    } else {
-        small
-    }
-}
-
-/// x · ½ (1 + erf(x / √2)), where what is added to ½ is x P(x²) / Q(x²), by least squares weighted anew until the error is even
-/// (1e-8). For `erf` itself such a ratio is not good enough: near 1 it is 5 ulp off.
-#[inline(always)]
-pub fn gelu<const F: bool>(x: f32) -> f32 {
-    let s = x * x;
+    let z = x * x;
     let p =
-        poly::<F, 6>(s, [2.158_030_4e-8, 6.374_148_6e-6, 1.793_916_6e-4, 4.740_814e-3, 3.494_094_7e-2, 3.989_422e-1]);
-    let q = poly::<F, 6>(s, [1.164_959_9e-6, 7.676_705e-5, 1.944_540_1e-3, 2.926_056_3e-2, 2.542_494_2e-1, 1.0]);
-    // Beyond, the factor of x is nearer to 0 or 1 than the error.
-    let h = if x.abs() > 5.5 { 0.5f32.copysign(x) } else { x * p / q };
-    x * (h + 0.5)
-}
-#[inline(always)]
-pub fn erfinv<const F: bool>(x: f32) -> f32 {
-    // Giles, "Approximating the erfinv function".
-    let w = -log::<F>((1.0 - x) * (1.0 + x));
-    let (a, b) = (w - 2.5, w.sqrt() - 3.0);
-    let central = poly::<F, 9>(
-        a,
-        [
-            2.810_226_4e-8,
-            3.432_739_4e-7,
-            -3.523_387_7e-6,
-            -4.391_506_5e-6,
-            2.185_808_7e-4,
-            -1.253_725e-3,
-            -4.177_681_6e-3,
-            2.466_407_3e-1,
-            1.501_409_4,
-        ],
-    );
-    let tail = poly::<F, 9>(
-        b,
-        [
-            -2.002_142_6e-4,
-            1.009_505_6e-4,
-            1.349_343_2e-3,
-            -3.673_428_4e-3,
-            5.739_507_7e-3,
-            -7.622_461e-3,
-            9.438_87e-3,
-            1.001_674_1,
-            2.832_976_8,
-        ],
-    );
-    let y = if w < 5.0 { central } else { tail } * x;
-    if x.abs() == 1.0 {
-        f32::INFINITY.copysign(x)
+        poly::<F, 6>(z, [1.766_904e-1, 5.135_883_4e-2, 1.182_371_3e-1, 1.422_276_5e-1, 2.000_251_9e-1, 3.333_33e-1]);
+    let small = fma::<F>(x * z, p, x);
+    let large = 0.5 * log1p::<F>((a + a) / (1.0 - a));
+    if a < 0.5 {
+        small
     } else {
-        y
+        large.copysign(x)
     }
 }
 

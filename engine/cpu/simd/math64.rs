@@ -2,7 +2,7 @@
 //! standard library and `libm`.
 //!
 //! Depends on `libm`. Invariant: at most 4 ulp from the true value, and IEEE results for NaN, infinities, zeros,
-//! subnormals and overflow; `sin` and `cos` hold for arguments up to [`TRIG_MAX`] only.
+//! subnormals and overflow; `sin`, `cos` and `tan` hold for arguments up to [`TRIG_MAX`] only.
 
 // Coefficients are given as published.
 #![allow(clippy::excessive_precision)]
@@ -17,7 +17,7 @@ const LN2_LO: f64 = 1.908_214_929_270_587_70e-10;
 pub const TRIG_MAX: f64 = 1_000_000.0;
 
 #[inline(always)]
-fn fma<const F: bool>(a: f64, b: f64, c: f64) -> f64 {
+pub(super) fn fma<const F: bool>(a: f64, b: f64, c: f64) -> f64 {
     if F {
         a.mul_add(b, c)
     } else {
@@ -27,7 +27,7 @@ fn fma<const F: bool>(a: f64, b: f64, c: f64) -> f64 {
 
 /// Horner's rule, highest coefficient first.
 #[inline(always)]
-fn poly<const F: bool, const N: usize>(x: f64, c: [f64; N]) -> f64 {
+pub(super) fn poly<const F: bool, const N: usize>(x: f64, c: [f64; N]) -> f64 {
     let mut y = c[0];
     let mut i = 1;
     while i < N {
@@ -60,7 +60,7 @@ fn scale(p: f64, n: i64) -> f64 {
 
 /// NaN stays NaN.
 #[inline(always)]
-fn clamp(x: f64, lo: f64, hi: f64) -> f64 {
+pub(super) fn clamp(x: f64, lo: f64, hi: f64) -> f64 {
     let x = if x > hi { hi } else { x };
     if x < lo {
         lo
@@ -361,37 +361,148 @@ pub fn pow<const F: bool>(x: f64, y: f64) -> f64 {
 
 #[inline(always)]
 pub fn tan<const F: bool>(x: f64) -> f64 {
-    x.tan()
+    let (r, tail, q) = reduce_pio2(x);
+    let (s, c) = (sin_quadrant::<F>(r, tail, q), sin_quadrant::<F>(r, tail, q.wrapping_add(1)));
+    if x == 0.0 {
+        x
+    } else {
+        s / c
+    }
 }
+
+/// (arcsine of a) / a - 1, divided by z = a², for z ≤ ¼, by Chebyshev interpolation (2e-17).
+#[inline(always)]
+fn asin_poly<const F: bool>(z: f64) -> f64 {
+    poly::<F, 13>(
+        z,
+        [
+            0.028_778_442_612_593_04,
+            -0.014_881_409_392_818_066,
+            0.017_419_357_964_884_856,
+            0.005_450_878_187_720_55,
+            0.010_324_318_288_744_113,
+            0.011_478_952_690_257_387,
+            0.013_971_235_301_124_539,
+            0.017_352_391_265_909_227,
+            0.022_372_173_002_005_596,
+            0.030_381_944_137_085_216,
+            0.044_642_857_146_373_38,
+            0.074_999_999_999_984_25,
+            0.166_666_666_666_666_69,
+        ],
+    )
+}
+
+/// π/2 less its float.
+const PI_2_LO: f64 = 6.123_233_995_736_766e-17;
 
 #[inline(always)]
 pub fn asin<const F: bool>(x: f64) -> f64 {
-    x.asin()
+    let a = x.abs();
+    let big = a > 0.5;
+    let z = if big { 0.5 * (1.0 - a) } else { a * a };
+    let s = if big { z.sqrt() } else { a };
+    let p = s * z * asin_poly::<F>(z);
+    // π/2 - 2s is exact where the result is small.
+    let y = if big { (std::f64::consts::FRAC_PI_2 - 2.0 * s) - (2.0 * p - PI_2_LO) } else { s + p };
+    y.copysign(x)
 }
 
 #[inline(always)]
 pub fn acos<const F: bool>(x: f64) -> f64 {
-    x.acos()
+    let a = x.abs();
+    let big = a > 0.5;
+    let z = if big { 0.5 * (1.0 - a) } else { a * a };
+    let s = if big { z.sqrt() } else { a };
+    let p = s * z * asin_poly::<F>(z);
+    let folded = if x < 0.0 { std::f64::consts::PI - 2.0 * (s + (p - PI_2_LO)) } else { 2.0 * (s + p) };
+    if big {
+        folded
+    } else {
+        std::f64::consts::FRAC_PI_2 - ((s + p).copysign(x) - PI_2_LO)
+    }
+}
+
+/// The arctangent of t ≤ 1, or what is left of π/2 for its inverse. What is above √2 - 1 is moved below by π/4.
+#[inline(always)]
+fn angle<const F: bool>(mn: f64, mx: f64, inverse: bool) -> f64 {
+    const PI_4_LO: f64 = 3.061_616_997_868_383e-17;
+    let big = mn > mx * 0.414_213_562_373_095_05;
+    let t = if big { mn - mx } else { mn } / if big { mn + mx } else { mx };
+    let z = t * t;
+    let p = poly::<F, 12>(
+        z,
+        [
+            1.628_437_505_004_339_3e-2,
+            -3.456_933_305_632_51e-2,
+            4.551_544_734_022_161_5e-2,
+            -5.230_443_640_686_948e-2,
+            5.878_927_554_473_807e-2,
+            -6.666_424_760_200_52e-2,
+            7.692_296_368_042_296e-2,
+            -9.090_908_753_259_112e-2,
+            1.111_111_110_515_058_8e-1,
+            -1.428_571_428_565_977_9e-1,
+            1.999_999_999_999_980_4e-1,
+            -3.333_333_333_333_333e-1,
+        ],
+    );
+    let rest = t * z * p;
+    let quarter = if big { std::f64::consts::FRAC_PI_4 } else { 0.0 };
+    let rest = rest + if big { PI_4_LO } else { 0.0 };
+    if inverse {
+        (std::f64::consts::FRAC_PI_2 - quarter) - (t + (rest - 2.0 * PI_4_LO))
+    } else {
+        quarter + (t + rest)
+    }
 }
 
 #[inline(always)]
 pub fn atan<const F: bool>(x: f64) -> f64 {
-    x.atan()
+    let a = x.abs();
+    let swap = a > 1.0;
+    // For infinity the quotient is 0, which is right.
+    angle::<F>(if swap { 1.0 / a } else { a }, 1.0, swap).copysign(x)
 }
 
 #[inline(always)]
 pub fn atan2<const F: bool>(y: f64, x: f64) -> f64 {
-    y.atan2(x)
+    let (a, b) = (y.abs(), x.abs());
+    let swap = a > b;
+    let (mn, mx) = if swap { (b, a) } else { (a, b) };
+    // Two infinities count as equal, two zeros as angle 0; sums and products neither overflow nor lose digits.
+    let f = if mx > 1e300 { 0.25 } else { 1.0 };
+    let f = if mx < 1e-290 { 1.329_227_995_784_916e36 } else { f };
+    let (mn, mx) = if mn == f64::INFINITY { (1.0, 1.0) } else { (mn * f, mx * f) };
+    let t = angle::<F>(mn, if mx == 0.0 { 1.0 } else { mx }, swap);
+    let t = if x.is_sign_negative() { std::f64::consts::PI - (t - 1.224_646_799_147_353_2e-16) } else { t };
+    if x.is_nan() || y.is_nan() {
+        f64::NAN
+    } else {
+        t.copysign(y)
+    }
+}
+
+/// Half of e^x, which overflows later than e^x, for x ≥ 0.
+#[inline(always)]
+fn half_exp<const F: bool>(x: f64) -> f64 {
+    let (r, n) = reduce_ln2::<F>(clamp(x, 0.0, 720.0));
+    scale(1.0 + expm1_poly::<F>(r), n.wrapping_sub(1))
 }
 
 #[inline(always)]
 pub fn sinh<const F: bool>(x: f64) -> f64 {
-    x.sinh()
+    let a = x.abs();
+    let t = expm1::<F>(a);
+    let h = half_exp::<F>(a);
+    let y = if a < 1.0 { 0.5 * (t + t / (t + 1.0)) } else { h - 0.25 / h };
+    y.copysign(x)
 }
 
 #[inline(always)]
 pub fn cosh<const F: bool>(x: f64) -> f64 {
-    x.cosh()
+    let h = half_exp::<F>(x.abs());
+    h + 0.25 / h
 }
 
 #[inline(always)]
@@ -412,36 +523,4 @@ pub fn acosh<const F: bool>(x: f64) -> f64 {
 #[inline(always)]
 pub fn atanh<const F: bool>(x: f64) -> f64 {
     libm::atanh(x)
-}
-
-#[inline(always)]
-pub fn erf<const F: bool>(x: f64) -> f64 {
-    libm::erf(x)
-}
-
-#[inline(always)]
-pub fn gelu<const F: bool>(x: f64) -> f64 {
-    0.5 * x * (1.0 + erf::<F>(x * std::f64::consts::FRAC_1_SQRT_2))
-}
-
-/// The inverse of the error function: a rational start, then two steps of Newton's method.
-pub fn erfinv<const F: bool>(x: f64) -> f64 {
-    let a = x.abs();
-    if a.is_nan() || a > 1.0 {
-        return f64::NAN;
-    }
-    if a == 1.0 {
-        return f64::INFINITY.copysign(x);
-    }
-    let start = f64::from(super::math32::erfinv::<false>(a as f32));
-    // Where `a` rounds to 1 in single precision: the leading term of the asymptotic expansion.
-    let mut y = if start.is_finite() { start } else { (-(1.0 - a).ln()).sqrt() };
-    for _ in 0..if start.is_finite() { 2 } else { 6 } {
-        // erfc keeps its precision where erf is near 1.
-        let miss = if a > 0.5 { (1.0 - a) - libm::erfc(y) } else { libm::erf(y) - a };
-        let step = miss / (std::f64::consts::FRAC_2_SQRT_PI * (-y * y).exp());
-        // Halley's correction makes each step cubic.
-        y -= step / (1.0 + y * step);
-    }
-    y.copysign(x)
 }

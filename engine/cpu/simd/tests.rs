@@ -31,7 +31,7 @@ fn reference(op: Math, x: f64) -> f64 {
         Math::Atanh => libm::atanh(x),
         Math::Erf => libm::erf(x),
         Math::Erfc => libm::erfc(x),
-        Math::Erfinv => super::math64::erfinv::<false>(x),
+        Math::Erfinv => super::math64_erf::erfinv::<false>(x),
         Math::Sigmoid => 1.0 / (1.0 + (-x).exp()),
         Math::Silu => x / (1.0 + (-x).exp()),
         Math::Gelu => 0.5 * x * (1.0 + libm::erf(x * FRAC_1_SQRT_2)),

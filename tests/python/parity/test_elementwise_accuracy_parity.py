@@ -35,9 +35,19 @@ FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "exp": lambda m, x: m.exp(x),
     "log1p": lambda m, x: m.log1p(x.abs()),
     "tanh": lambda m, x: m.tanh(x),
+    "tan": lambda m, x: m.tan(x),
+    "asin": lambda m, x: m.asin(x.clamp(-1, 1)),
+    "acos": lambda m, x: m.acos(x.clamp(-1, 1)),
+    "atan": lambda m, x: m.atan(x),
+    "atan2": lambda m, x: m.atan2(x, x.flip(0)),
+    "atanh": lambda m, x: m.atanh(x.clamp(-0.984375, 0.984375)),
+    "erf": lambda m, x: m.erf(x),
+    "erfc": lambda m, x: m.erfc(x),
+    "erfinv": lambda m, x: m.erfinv(x.clamp(-0.984375, 0.984375)),
+    "hypot": lambda m, x: m.hypot(x, x.flip(0)),
 }
 #: Bounds of those that are above 2 where PyTorch's are below, or that cancel, where an intermediate has been rounded.
-KNOWN = {"celu": 2.5, "tanh": 2.5, "hardswish": 4.0, "softshrink": np.inf, "hardsigmoid": 4.0, "mish": 6.0}
+KNOWN = {"celu": 2.5, "erfc": 2.5, "softshrink": np.inf, "hardsigmoid": 4.0, "mish": 6.0}
 
 
 def points() -> np.ndarray:
