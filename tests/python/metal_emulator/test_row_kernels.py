@@ -266,7 +266,7 @@ def test_16_bit_products_of_sizes_that_are_not_aligned(sizes: tuple[int, ...]) -
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("cut", ["select", "unbind", "chunk", "overlap", "gap"])
 def test_heads_of_one_projection(dtype: str, cut: str) -> None:
-    """Queries, keys and values cut from one array: its gradient is put together from theirs; heads are copied row-major."""
+    """Queries, keys and values cut from one array: its gradient is put together from theirs, and heads are copied."""
 
     def program(device: str) -> list[lucid.Tensor]:
         x = normal((2, 80, 3 * 5 * 32), 8, device, dtype)
