@@ -89,12 +89,12 @@ kernels! {
     Exponent [f32] |x| {
         let (by, less) = if x.abs() < f32::MIN_POSITIVE { (4_294_967_296.0, 158) } else { (1.0, 126) };
         let e = ((x * by).to_bits() >> 23 & 255) as i32 - less;
-        if (x == 0.0) | !(x.abs() < f32::INFINITY) { 0.0 } else { e as f32 }
+        if (x == 0.0) | !x.is_finite() { 0.0 } else { e as f32 }
     };
     Mantissa [f32] |x| {
         let y = x * if x.abs() < f32::MIN_POSITIVE { 4_294_967_296.0 } else { 1.0 };
         let m = f32::from_bits(y.to_bits() & 0x807f_ffff | 0x3f00_0000);
-        if (x == 0.0) | !(x.abs() < f32::INFINITY) { x } else { m }
+        if (x == 0.0) | !x.is_finite() { x } else { m }
     };
     // The sum makes 0 of -0. This is one instruction for a maximum; a choice between 0 and `x` that goes where `x` was would be
     // a masked store, which takes five times as long on some processors.
@@ -140,7 +140,7 @@ macro_rules! hypot {
 }
 hypot! {
     // 2^-50 and 2^100, 2^-450 and 2^600.
-    f32 8.881_784_2e-16 1.267_650_6e30;
+    f32 8.881_784e-16 1.267_650_6e30;
     f64 3.439_552_567_074_349_4e-136 4.149_515_568_880_993e180;
 }
 

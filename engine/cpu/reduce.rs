@@ -265,7 +265,7 @@ fn group(layout: &Layout, axes: &[usize], ordered: bool) -> (Dims, Dims) {
         // What is repeated goes outermost.
         reduced.sort_by_key(|&(_, stride)| std::cmp::Reverse(stride.wrapping_sub(1)));
     }
-    (kept, collapse(reduced.into_iter()))
+    (kept, collapse(reduced))
 }
 
 /// The same elements with the kept dimensions first, row-major.
