@@ -119,8 +119,8 @@ pub(super) fn average<T: Float>(x: &CpuArray, w: &Windows, args: &PoolArgs, shap
     let x = x.contiguous()?;
     let guard = x.read::<T>();
     let data = x.slice(&guard);
-    let by = divisors::<T::W>(w, args);
-    let taps = if is_long(w) { Vec::new() } else { taps(w) };
+    let by = if data.is_empty() { Vec::new() } else { divisors::<T::W>(w, args) };
+    let taps = if is_long(w) { Vec::new() } else { taps(w, data.len()) };
     CpuArray::build(shape, |out: &mut [T]| {
         some_planes(data, input_plane(w), out, output_plane(w), grain(w), |x, out| {
             run(Means { w, taps: &taps, by: &by, x, out });
@@ -133,8 +133,8 @@ pub(super) fn spread<T: Float>(g: &CpuArray, w: &Windows, args: &PoolArgs, shape
     let g = g.contiguous()?;
     let guard = g.read::<T>();
     let data = g.slice(&guard);
-    let by = divisors::<T::W>(w, args);
-    let taps = taps(w);
+    let by = if data.is_empty() { Vec::new() } else { divisors::<T::W>(w, args) };
+    let taps = taps(w, data.len());
     CpuArray::build(shape, |out: &mut [T]| {
         each_plane(data, output_plane(w), out, input_plane(w), threads::GRAIN / 8, |g, out| {
             let zero = T::W::of(0.0);

@@ -150,7 +150,7 @@ pub(super) fn max<T: Lowest>(x: &CpuArray, w: &Windows, shape: &[usize]) -> Resu
     let x = x.contiguous()?;
     let guard = x.read::<T>();
     let data = x.slice(&guard);
-    let taps = &taps(w);
+    let taps = &taps(w, data.len());
     CpuArray::build(shape, |out: &mut [T]| {
         each_plane(data, input_plane(w), out, output_plane(w), grain(w), |x, best| {
             run(Maxima::<T, false> { w, taps, x, best, places: &mut [] });
@@ -184,7 +184,7 @@ pub(super) fn places<P: Place>(x: &CpuArray, w: &Windows, shape: &[usize]) -> Re
         let x = x.contiguous()?;
         let guard = x.read::<T>();
         let data = x.slice(&guard);
-        let (taps, unit) = (&taps(w), output_plane(w));
+        let (taps, unit) = (&taps(w, data.len()), output_plane(w));
         CpuArray::build(shape, |out: &mut [P]| {
             threads::for_chunks(out, unit.max(1), grain(w), |start, out| {
                 let (mut best, mut places) = (scratch(T::LOWEST, unit), scratch(0, unit));

@@ -95,9 +95,13 @@ struct Tap {
 
 /// For each row of windows and each tap inside the input what meets. A list, as the body of a loop over it is compiled for
 /// the instruction set of the function that it stands in, and a closure's is not.
-fn taps(w: &Windows) -> Vec<Tap> {
+fn taps(w: &Windows, elements: usize) -> Vec<Tap> {
     let [wd, wh, ww] = w;
     let mut list = Vec::new();
+    // Without planes nothing meets, however large each would be.
+    if elements == 0 {
+        return list;
+    }
     for row in 0..wd.count * wh.count {
         fallible::scratch_reserve(&mut list, wd.taps * wh.taps * ww.taps);
         let (d, h) = (row / wh.count, row % wh.count);

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import lucid
 import pytest
 
@@ -58,3 +60,26 @@ def test_a_matrix_that_is_not_finite_leaves_the_others_exponentials_alone(device
 def test_a_mean_that_is_no_matrix_of_the_others_shape_is_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(RuntimeError, match="svd_lowrank"):
         lucid.svd_lowrank(lucid.ones(1, 1, 1), M=lucid.empty(shape))
+
+
+@pytest.mark.parametrize("groups", [0, -2])
+def test_groups_that_are_none_are_refused(groups: int) -> None:
+    with pytest.raises(ValueError, match="num_groups"):
+        lucid.nn.GroupNorm(groups, 4)
+    with pytest.raises((ValueError, RuntimeError), match="group"):
+        lucid.nn.functional.group_norm(lucid.ones(1, 4, 2), groups)
+
+
+@pytest.mark.parametrize("pool", [lucid.nn.functional.max_pool3d, lucid.nn.functional.avg_pool3d])
+def test_pools_of_no_planes_take_no_memory(pool: Callable[..., lucid.Tensor]) -> None:
+    # A list of what meets in each window would take 24 GB.
+    assert pool(lucid.empty(0, 2, 4, 2**31 + 1, 4), 2).shape == (0, 2, 2, 2**30, 2)
+
+
+def test_rows_of_a_nested_tensor_are_narrowed_at_once() -> None:
+    # A million rows took a tensor each.
+    many = lucid.nested.narrow(lucid.tensor([1.0]).expand(2**20, 4), 1, 1, 2)
+    assert many.values().shape == (2**21,)
+    for start, length in ((3, 2), (-1, 2), (5, 0), (0, -1)):
+        with pytest.raises(RuntimeError, match="narrow"):
+            lucid.nested.narrow(lucid.ones(2, 4), 1, start, length)
