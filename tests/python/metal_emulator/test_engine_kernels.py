@@ -317,6 +317,7 @@ def test_every_kernel_is_one_of_these() -> None:
         "custom_kernel": 1,
         "element_kernels": 1,
         "fused_linear": 1,
+        "layout_kernels": 1,
         "max_pool": 2,
         "norm_kernels": 7,
         "pool_windows": 3,
