@@ -48,8 +48,8 @@ pub(super) fn run(prim: Prim, x: &[Input<'_>], size: usize, out: Meta) -> Result
         Prim::Sort(SortOp::ArgSort { axis, descending }) => {
             along(Prim::Sort(SortOp::ArgSort { axis: axis + 1, descending }), x, out)
         }
-        Prim::Sort(SortOp::ArgFirst { axis, descending, k }) => {
-            same(Prim::Sort(SortOp::ArgFirst { axis: axis + 1, descending, k }), x, out)
+        Prim::Sort(SortOp::ArgFirst { axis, descending, start, k }) => {
+            same(Prim::Sort(SortOp::ArgFirst { axis: axis + 1, descending, start, k }), x, out)
         }
         Prim::Sort(SortOp::ArgSortRows) => same(prim, x, out),
         Prim::Sort(SortOp::Search { right }) => search(right, x, size, out),

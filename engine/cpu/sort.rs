@@ -13,6 +13,7 @@ use crate::{DType, Error, Result};
 use half::{bf16, f16};
 use lucid_ir::ops::sort::SortOp;
 use lucid_ir::Meta;
+use std::ops::Range;
 
 /// Elements with an order.
 trait Ordered: Element {
@@ -65,8 +66,8 @@ ordered! {
 /// The kernels of the `sort` family.
 pub fn sort(op: &SortOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
     match (op, inputs) {
-        (SortOp::ArgSort { axis, descending }, [x]) => order_along(x, *axis, *descending, usize::MAX),
-        (SortOp::ArgFirst { axis, descending, k }, [x]) => order_along(x, *axis, *descending, *k),
+        (SortOp::ArgSort { axis, descending }, [x]) => order_along(x, *axis, *descending, 0..usize::MAX),
+        (SortOp::ArgFirst { axis, descending, start, k }, [x]) => order_along(x, *axis, *descending, *start..*k),
         (SortOp::ArgSortRows, [x]) => match lucid_ir::backend::Array::dtype(*x) {
             DType::Bool => argsort_rows::<bool>(x, out),
             DType::U8 => argsort_rows::<u8>(x, out),
@@ -208,20 +209,20 @@ fn sort_keys<K: Keyed>(keys: &mut [K]) {
     keys.copy_from_slice(&spread);
 }
 
-/// The first `k` indices, at most, in order.
-fn order_along(x: &CpuArray, axis: usize, descending: bool, k: usize) -> Result<CpuArray> {
+/// The indices of these numbers in order, at most.
+fn order_along(x: &CpuArray, axis: usize, descending: bool, wanted: Range<usize>) -> Result<CpuArray> {
     let x = axis_last(x, axis)?;
     let order = match lucid_ir::backend::Array::dtype(&x) {
-        DType::Bool => argsort::<bool>(&x, descending, k),
-        DType::U8 => argsort::<u8>(&x, descending, k),
-        DType::I8 => argsort::<i8>(&x, descending, k),
-        DType::I16 => argsort::<i16>(&x, descending, k),
-        DType::I32 => argsort::<i32>(&x, descending, k),
-        DType::I64 => argsort::<i64>(&x, descending, k),
-        DType::F16 => argsort::<f16>(&x, descending, k),
-        DType::BF16 => argsort::<bf16>(&x, descending, k),
-        DType::F32 => argsort::<f32>(&x, descending, k),
-        DType::F64 => argsort::<f64>(&x, descending, k),
+        DType::Bool => argsort::<bool>(&x, descending, wanted),
+        DType::U8 => argsort::<u8>(&x, descending, wanted),
+        DType::I8 => argsort::<i8>(&x, descending, wanted),
+        DType::I16 => argsort::<i16>(&x, descending, wanted),
+        DType::I32 => argsort::<i32>(&x, descending, wanted),
+        DType::I64 => argsort::<i64>(&x, descending, wanted),
+        DType::F16 => argsort::<f16>(&x, descending, wanted),
+        DType::BF16 => argsort::<bf16>(&x, descending, wanted),
+        DType::F32 => argsort::<f32>(&x, descending, wanted),
+        DType::F64 => argsort::<f64>(&x, descending, wanted),
         dtype @ (DType::C64 | DType::C128) => unordered("argsort", dtype),
         dtype @ (DType::U16 | DType::U32 | DType::U64 | DType::F8E4M3FN | DType::F8E5M2) => {
             Err(stored_only("argsort", dtype))
@@ -259,16 +260,20 @@ fn argsort_rows<T: Ordered>(x: &CpuArray, out: &Meta) -> Result<CpuArray> {
     })
 }
 
-/// The first `k` of the numbers, in order; the others follow in any order.
-fn first_in_order<K: Keyed>(keys: &mut [K], k: usize) {
-    if k == 0 {
+/// Puts those of the numbers that are `wanted` of their order in their places; the others are in any order around them.
+fn in_order<K: Keyed>(keys: &mut [K], wanted: Range<usize>) {
+    let (start, end) = (wanted.start, wanted.end.min(keys.len()));
+    if start >= end {
         return;
     }
-    if k < keys.len() {
-        keys.select_nth_unstable(k - 1);
+    if start > 0 {
+        keys.select_nth_unstable(start);
     }
-    let k = k.min(keys.len());
-    sort_keys(&mut keys[..k]);
+    let rest = &mut keys[start..];
+    if end - start < rest.len() && end - start > usize::from(start > 0) {
+        rest.select_nth_unstable(end - start - 1);
+    }
+    sort_keys(&mut rest[..end - start]);
 }
 
 /// Keys of 32 bits and places, of the elements that can be among the first `k`: none beyond the least of the lasts of as
@@ -353,36 +358,37 @@ impl<T: Ordered> Task for Candidates<'_, T> {
     }
 }
 
-/// Along the last dimension of a row-major array: the first `k` indices of each row.
-fn argsort<T: Ordered>(x: &CpuArray, descending: bool, k: usize) -> Result<CpuArray> {
+/// Along the last dimension of a row-major array: the indices that are `wanted` of each row's order.
+fn argsort<T: Ordered>(x: &CpuArray, descending: bool, wanted: Range<usize>) -> Result<CpuArray> {
     let n = x.shape().last().copied().unwrap_or(1).max(1);
-    let k = k.min(n);
+    let (start, k) = (wanted.start, wanted.end.min(n));
+    let each = k.saturating_sub(start);
     let guard = x.read::<T>();
     let data = x.slice(&guard);
     let mut shape = crate::shape::Shape::from_slice(x.shape());
     if let Some(last) = shape.last_mut() {
-        *last = k.min(*last);
+        *last = each.min(*last);
     }
     CpuArray::build(&shape, |out: &mut [i64]| {
-        if k == 0 {
+        if each == 0 {
             return Ok(());
         }
         // A comparison sort takes some 20 ns per element.
-        threads::for_chunks(out, k, (threads::GRAIN / 16 / n).max(1) * k, |start, out| {
+        threads::for_chunks(out, each, (threads::GRAIN / 16 / n).max(1) * each, |first, out| {
             let (mut narrow, mut wide, mut keys) = (Vec::new(), Vec::new(), Vec::new());
-            for (row, out) in data[start / k * n..].chunks(n).zip(out.chunks_mut(k)) {
+            for (row, out) in data[first / each * n..].chunks(n).zip(out.chunks_mut(each)) {
                 if T::NARROW && u32::try_from(n).is_ok() {
                     let mask = if descending { u64::from(u32::MAX) } else { 0 };
                     candidates(row, mask, k, &mut narrow, &mut keys);
-                    first_in_order(&mut narrow, k);
-                    out.iter_mut().zip(&narrow).for_each(|(o, &x)| *o = (x & u64::from(u32::MAX)) as i64);
+                    in_order(&mut narrow, start..k);
+                    out.iter_mut().zip(&narrow[start..]).for_each(|(o, &x)| *o = (x & u64::from(u32::MAX)) as i64);
                 } else {
                     let mask = if descending { u64::MAX } else { 0 };
                     wide.clear();
                     scratch_reserve(&mut wide, row.len());
                     wide.extend((0i64..).zip(row).map(|(i, x)| (x.key() ^ mask, i)));
-                    first_in_order(&mut wide, k);
-                    out.iter_mut().zip(&wide).for_each(|(o, &(_, i))| *o = i);
+                    in_order(&mut wide, start..k);
+                    out.iter_mut().zip(&wide[start..]).for_each(|(o, &(_, i))| *o = i);
                 }
             }
         });
@@ -485,13 +491,13 @@ mod tests {
                     for k in [0, 1, 7, 24, 25, 399, 400] {
                         for descending in [false, true] {
                             let mut short = shape;
-                            short[axis] = k;
-                            let op = SortOp::ArgFirst { axis, descending, k };
+                            short[axis] = k - k / 3;
+                            let op = SortOp::ArgFirst { axis, descending, start: k / 3, k };
                             let got = show::<i64>(&sort(&op, &[&x], &Meta::new(&short, DType::I64)).unwrap());
                             let all = order(&x, axis, descending);
                             let want: Vec<i64> = match axis {
-                                1 => all.chunks(400).flat_map(|row| row[..k].to_vec()).collect(),
-                                _ => all[..3 * k].to_vec(),
+                                1 => all.chunks(400).flat_map(|row| row[k / 3..k].to_vec()).collect(),
+                                _ => all[3 * (k / 3)..3 * k].to_vec(),
                             };
                             assert_eq!(got, want, "{shape:?} {k} {descending}");
                         }
@@ -500,7 +506,7 @@ mod tests {
             }
         }
         let wide: Vec<i64> = (0..50).map(|i| (i * 31) % 47).collect();
-        let op = SortOp::ArgFirst { axis: 0, descending: true, k: 3 };
+        let op = SortOp::ArgFirst { axis: 0, descending: true, start: 0, k: 3 };
         let got = show::<i64>(&sort(&op, &[&array(&[50], &wide)], &Meta::new(&[3], DType::I64)).unwrap());
         assert_eq!(got, order(&array(&[50], &wide), 0, true)[..3]);
     }

@@ -335,6 +335,9 @@ const WIDE: usize = 64;
 /// Copies the elements of a source to a slice, in order; tile by tile where the source's rows are not dense.
 pub fn copy_to<T: Copy + Send + Sync>(source: &Source<T>, out: &mut [T]) {
     let &(n, s) = source.dims.last().unwrap_or(&(1, 1));
+    if s == 0 && (2..=FEW).contains(&n) && source.dims.len() > 1 {
+        return repeat_to(source, n, out);
+    }
     if s <= 1 || n < 4 {
         return each1(source, out, threads::GRAIN, &|x, out| out.copy_from_slice(x));
     }
@@ -359,6 +362,32 @@ pub fn copy_to<T: Copy + Send + Sync>(source: &Source<T>, out: &mut [T]) {
                     let from = source.data[start + column * s..].iter().step_by(s);
                     out[column..end].iter_mut().zip(from).for_each(|(o, x)| *o = *x);
                 }
+            }
+        }
+    });
+}
+
+/// Repetitions of an element up to which a run for each would cost more than the elements.
+const FEW: usize = 16;
+
+/// Copies a source whose innermost dimension repeats each element `n` times.
+fn repeat_to<T: Copy + Send + Sync>(source: &Source<T>, n: usize, out: &mut [T]) {
+    fn repeat<T: Copy, const N: usize>(x: &[T], out: &mut [T]) {
+        out.chunks_exact_mut(N).zip(x).for_each(|(out, &x)| out.copy_from_slice(&[x; N]));
+    }
+    let each = Source { data: source.data, dims: source.dims[..source.dims.len() - 1].into(), offset: source.offset };
+    threads::for_chunks(out, n, threads::GRAIN, |start, out| {
+        let mut from = each.cursor(start / n);
+        for out in out.chunks_mut(n * BLOCK) {
+            from.block.clear();
+            from.gather(out.len() / n);
+            let x = from.block.as_slice();
+            match n {
+                2 => repeat::<T, 2>(x, out),
+                3 => repeat::<T, 3>(x, out),
+                4 => repeat::<T, 4>(x, out),
+                8 => repeat::<T, 8>(x, out),
+                _ => out.chunks_exact_mut(n).zip(x).for_each(|(out, &x)| out.fill(x)),
             }
         }
     });
@@ -454,6 +483,9 @@ mod tests {
             layout(&[90, 70], &[0, 1], 2),
             layout(&[3, 2100], &[0, 1], 1),
             layout(&[500, 9], &[1, 0], 4),
+            layout(&[700, 2], &[3, 0], 4),
+            layout(&[3, 300, 4], &[1000, 1, 0], 1),
+            layout(&[5, 3, 60, 3], &[400, 0, 2, 0], 0),
         ]
     }
 

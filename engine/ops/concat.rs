@@ -131,9 +131,12 @@ pub(super) fn roll_body(x: &Tensor, shifts: &[isize], dims: Option<&[isize]>) ->
         if n == 0 {
             continue;
         }
-        let cut = (n - shift.rem_euclid(n as isize) as usize) as i64;
+        let cut = (n - shift.rem_euclid(n as isize) as usize) % n;
         let d = axis as isize;
-        y = cat(&[y.narrow(d, cut % n as i64, n as i64 - cut % n as i64)?, y.narrow(d, 0, cut % n as i64)?], d)?;
+        // Two pieces of one tensor: their gradients lie side by side, without zeros.
+        let mut pieces = super::split::split_body(&y, super::Sections::List(&[cut as isize, (n - cut) as isize]), d)?;
+        pieces.reverse();
+        y = cat(&pieces, d)?;
     }
     // Where nothing is there to move, too, the result is a tensor of its own.
     if y.is_same(x) {

@@ -4,7 +4,7 @@
 
 use super::macros::define_composites;
 use super::Sections;
-use crate::shape::{self, Shape};
+use crate::shape::{self, Layout, Shape};
 use crate::tensor::signed;
 use crate::warnings::warn_once;
 use crate::{Error, Result, Scalar, Tensor};
@@ -529,27 +529,13 @@ fn diag_embed_body(x: &Tensor, offset: i64, dim1: isize, dim2: isize) -> Result<
     let last = x.ndim() - 1;
     let side =
         super::create::sizes(op, &[(x.shape()[last] as isize).saturating_add(offset.unsigned_abs() as isize)])?[0];
-    let mut lead = signed(&x.shape()[..last]);
-    lead.extend([side as isize, side as isize]);
-    super::create::sizes(op, &lead)?;
-    // Rows scaled apart by one element more than their length: a padded vector, repeated, is the diagonal.
-    let (n, side) = (x.shape()[last] as isize, side as isize);
-    let spread = super::concat::padded(&x.unsqueeze(-1)?, &[0, side], Scalar::ZERO)?;
-    let mut flat = signed(&x.shape()[..last]);
-    flat.push(n * (side + 1));
-    let start = if offset >= 0 { offset as isize } else { -(offset as isize) * side };
-    let after = side * side - start - n * (side + 1);
-    let flat = super::concat::padded(&spread.reshape(&flat)?, &[start, after], Scalar::ZERO)?;
-    let matrix = flat.reshape(&lead)?;
-    // As the last two dimensions; a negative `offset` with dims exchanged is the transpose.
-    let mut axes: Vec<isize> = (0..last as isize).collect();
-    let (rows, cols) = (last as isize, last as isize + 1);
-    let mut places = [(a, rows), (b, cols)];
+    let mut sizes = Shape::from_slice(&x.shape()[..last]);
+    let mut places = [a, b];
     places.sort_unstable();
-    for (place, axis) in places {
-        axes.insert(place.min(axes.len()), axis);
-    }
-    matrix.permute(&axes)?.contiguous()
+    places.into_iter().for_each(|place| sizes.insert(place, side));
+    super::create::sizes(op, &signed(&sizes))?;
+    let diagonal = super::strided::diagonal_of(Layout::contiguous(&sizes), offset, a, b);
+    super::index::strided_add(x, &diagonal, &sizes)
 }
 
 fn unravel_index_body(indices: &Tensor, shape: &[isize]) -> Result<Vec<Tensor>> {

@@ -27,7 +27,7 @@ fn argsort_body(x: &Tensor, dim: isize, descending: bool, _stable: bool) -> Resu
     )
 }
 
-fn first_body(x: &Tensor, k: i64, dim: isize, descending: bool) -> Result<Tensor> {
+fn first_body(x: &Tensor, k: i64, dim: isize, descending: bool, start: i64) -> Result<Tensor> {
     let schema = &schema::first_of_argsort;
     schema.check(x.dtype())?;
     let axis = shape::wrap_dim(schema.name, dim, x.ndim())?;
@@ -38,10 +38,14 @@ fn first_body(x: &Tensor, k: i64, dim: isize, descending: bool) -> Result<Tensor
         let why = format!("selected index k out of range: k is {k}, dimension {axis} has {n} elements");
         return Err(Error::runtime(schema.name, why));
     };
+    let Some(start) = usize::try_from(start).ok().filter(|&start| start <= k) else {
+        let why = format!("start {start} out of range: the first {k} are asked for");
+        return Err(Error::runtime(schema.name, why));
+    };
     let mut shape = Shape::from_slice(x.shape());
-    shape[axis] = k;
+    shape[axis] = k - start;
     let meta = Meta { shape, dtype: DType::I64 };
-    dispatch::apply1(Prim::Sort(SortOp::ArgFirst { axis, descending, k }), &[&x.detach()?], meta)
+    dispatch::apply1(Prim::Sort(SortOp::ArgFirst { axis, descending, start, k }), &[&x.detach()?], meta)
 }
 
 fn argsort_rows_body(x: &Tensor) -> Result<Tensor> {
@@ -103,7 +107,7 @@ fn topk_body(x: &Tensor, k: i64, dim: isize, largest: bool, _sorted: bool) -> Re
     if x.ndim() == 0 {
         return one_alone(x);
     }
-    let indices = first_of_argsort(x, k, dim, largest)?;
+    let indices = first_of_argsort(x, k, dim, largest, 0)?;
     Ok((x.gather(dim, &indices)?, indices))
 }
 
@@ -135,7 +139,7 @@ fn kthvalue_body(x: &Tensor, k: i64, dim: isize, keepdim: bool) -> Result<(Tenso
         return one_alone(x);
     }
     schema::kthvalue.check(x.dtype())?;
-    let at = x.argsort(dim, false, true)?.narrow(dim, k - 1, 1)?.contiguous()?;
+    let at = first_of_argsort(x, k, dim, false, k - 1)?;
     picked(x, dim, at, keepdim)
 }
 
@@ -165,19 +169,18 @@ fn median_body(skip: bool, x: &Tensor, dim: Option<isize>, keepdim: bool) -> Res
     let n = length(x, axis) as i64;
     refuse_nothing(op, x, axis)?;
     schema::median.check(x.dtype())?;
-    let order = x.argsort(dim, false, true)?;
+    let middle = || first_of_argsort(x, (n + 1) / 2, dim, false, (n - 1) / 2);
     let at = if x.ndim() == 0 {
-        order
+        x.argsort(dim, false, true)?
     } else if !x.dtype().is_float() {
-        order.narrow(dim, (n - 1) / 2, 1)?
+        middle()?
+    } else if skip {
+        // Of nothing but NaN the first.
+        let place = ((-&count_nan(x, dim)?)? + (n - 1))?.clamp(Some(0.into()), None)?.floor_divide(2)?;
+        x.argsort(dim, false, true)?.gather(dim, &place)?
     } else {
-        let nans = count_nan(x, dim)?;
-        let place = match skip {
-            // Of nothing but NaN the first.
-            true => ((-&nans)? + (n - 1))?.clamp(Some(0.into()), None)?.floor_divide(2)?,
-            false => r#where(&nans.eq(0)?, (n - 1) / 2, &((-&nans)? + n)?)?,
-        };
-        order.gather(dim, &place)?
+        let nan = x.detach()?.isnan()?;
+        r#where(&nan.any(Some(&[dim]), true)?, &nan.cast(DType::U8)?.argmax(Some(dim), true)?, &middle()?)?
     };
     picked(x, dim, at, keepdim).map(|(values, indices)| (values, Some(indices)))
 }

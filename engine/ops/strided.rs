@@ -111,24 +111,31 @@ pub(super) fn diagonal_body(x: &Tensor, offset: i64, dim1: isize, dim2: isize) -
     if a == b || x.ndim() < 2 {
         return Err(Error::runtime("diagonal", format!("diagonal dimensions cannot be identical {dim1}, {dim2}")));
     }
-    restride(x, |Layout { mut shape, mut strides, offset: mut start }| {
-        let (rows, cols) = (shape[a], shape[b]);
-        let (down, right) = (offset.min(0).unsigned_abs() as usize, offset.max(0) as usize);
-        let len = rows.saturating_sub(down).min(cols.saturating_sub(right));
-        if len > 0 {
-            // Strides of a tensor without elements may be beyond a number.
-            start =
-                start.saturating_add(down.saturating_mul(strides[a])).saturating_add(right.saturating_mul(strides[b]));
-        }
-        let step = strides[a].saturating_add(strides[b]);
-        for i in [a.max(b), a.min(b)] {
-            shape.remove(i);
-            strides.remove(i);
-        }
-        shape.push(len);
-        strides.push(step);
-        Layout { shape, strides, offset: start }
-    })
+    restride(x, |layout| diagonal_of(layout, offset, a, b))
+}
+
+/// The layout of the diagonal between the dimensions `a` and `b`, which comes last.
+pub(super) fn diagonal_of(
+    Layout { mut shape, mut strides, offset: mut start }: Layout,
+    offset: i64,
+    a: usize,
+    b: usize,
+) -> Layout {
+    let (rows, cols) = (shape[a], shape[b]);
+    let (down, right) = (offset.min(0).unsigned_abs() as usize, offset.max(0) as usize);
+    let len = rows.saturating_sub(down).min(cols.saturating_sub(right));
+    if len > 0 {
+        // Strides of a tensor without elements may be beyond a number.
+        start = start.saturating_add(down.saturating_mul(strides[a])).saturating_add(right.saturating_mul(strides[b]));
+    }
+    let step = strides[a].saturating_add(strides[b]);
+    for i in [a.max(b), a.min(b)] {
+        shape.remove(i);
+        strides.remove(i);
+    }
+    shape.push(len);
+    strides.push(step);
+    Layout { shape, strides, offset: start }
 }
 
 pub(super) fn unfold_body(x: &Tensor, dimension: isize, size: i64, step: i64) -> Result<Tensor> {

@@ -278,7 +278,7 @@ macro_rules! decompose {
             fn lu_columns(m: usize, n: usize, a: &mut [$t], pivots: &mut [c_int]) -> c_int {
                 assert!(m.min(n) > 0 && a.len() >= m * n && pivots.len() >= m.min(n), "lu: too short");
                 let _inside = super::enter();
-                if let Some(info) = super::nan_lu::lu(m, n, a, pivots) {
+                if let Some(info) = super::small_lu::lu(m, n, a, pivots) {
                     return info;
                 }
                 let (rows, columns, mut info) = (int(m), int(n), 0);

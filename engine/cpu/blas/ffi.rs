@@ -60,20 +60,12 @@ declare! {
     "scipy_sgetrf_" or "sgetrf$NEWLAPACK" fn sgetrf_(
         m: *const c_int, n: *const c_int, a: *mut f32, lda: *const c_int, ipiv: *mut c_int, info: *mut c_int,
     );
-    "scipy_sgetri_" or "sgetri$NEWLAPACK" fn sgetri_(
-        n: *const c_int, a: *mut f32, lda: *const c_int, ipiv: *const c_int, work: *mut f32, lwork: *const c_int,
-        info: *mut c_int,
-    );
     "scipy_sgetrs_" or "sgetrs$NEWLAPACK" fn sgetrs_(
         trans: *const c_char, n: *const c_int, nrhs: *const c_int, a: *const f32, lda: *const c_int,
         ipiv: *const c_int, b: *mut f32, ldb: *const c_int, info: *mut c_int, trans_len: usize,
     );
     "scipy_dgetrf_" or "dgetrf$NEWLAPACK" fn dgetrf_(
         m: *const c_int, n: *const c_int, a: *mut f64, lda: *const c_int, ipiv: *mut c_int, info: *mut c_int,
-    );
-    "scipy_dgetri_" or "dgetri$NEWLAPACK" fn dgetri_(
-        n: *const c_int, a: *mut f64, lda: *const c_int, ipiv: *const c_int, work: *mut f64, lwork: *const c_int,
-        info: *mut c_int,
     );
     "scipy_dgetrs_" or "dgetrs$NEWLAPACK" fn dgetrs_(
         trans: *const c_char, n: *const c_int, nrhs: *const c_int, a: *const f64, lda: *const c_int,
@@ -134,14 +126,6 @@ declare! {
     );
     "scipy_zgetrf_" or "zgetrf$NEWLAPACK" fn zgetrf_(
         m: *const c_int, n: *const c_int, a: *mut Complex64, lda: *const c_int, ipiv: *mut c_int, info: *mut c_int,
-    );
-    "scipy_cgetri_" or "cgetri$NEWLAPACK" fn cgetri_(
-        n: *const c_int, a: *mut Complex32, lda: *const c_int, ipiv: *const c_int, work: *mut Complex32,
-        lwork: *const c_int, info: *mut c_int,
-    );
-    "scipy_zgetri_" or "zgetri$NEWLAPACK" fn zgetri_(
-        n: *const c_int, a: *mut Complex64, lda: *const c_int, ipiv: *const c_int, work: *mut Complex64,
-        lwork: *const c_int, info: *mut c_int,
     );
     "scipy_cgetrs_" or "cgetrs$NEWLAPACK" fn cgetrs_(
         trans: *const c_char, n: *const c_int, nrhs: *const c_int, a: *const Complex32, lda: *const c_int,

@@ -16,7 +16,7 @@ mod gemm_f32_dots;
 mod generic;
 mod lapack;
 mod ldl;
-mod nan_lu;
+mod small_lu;
 
 pub use factor::{Decompose, Eigen};
 pub use lapack::Lapack;

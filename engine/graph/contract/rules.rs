@@ -135,9 +135,10 @@ pub(super) fn fits(prim: &Prim, x: &[&Info], out: &Info) -> Option<bool> {
             SortOp::ArgSort { axis, .. } => {
                 x.len() == 1 && *axis < out.shape.len() && same(0) && out.dtype == DType::I64
             }
-            SortOp::ArgFirst { axis, k, .. } => {
+            SortOp::ArgFirst { axis, start, k, .. } => {
                 let n = *x.first()?.shape.get(*axis)?;
-                x.len() == 1 && *k <= n && with(&x[0].shape, *axis, *k)? == out.shape && out.dtype == DType::I64
+                let fits = x.len() == 1 && *k <= n && start <= k;
+                fits && with(&x[0].shape, *axis, *k - *start)? == out.shape && out.dtype == DType::I64
             }
             SortOp::Search { .. } => {
                 let [rows, values] = x else { return None };

@@ -238,7 +238,13 @@ fn sort(op: &SortOp, x: &[Tensor]) -> Result<Option<Tensor>> {
     };
     match (op, x) {
         (SortOp::ArgSort { axis, descending }, [x]) => order(x, *axis, *descending, x.shape()[*axis]).map(Some),
-        (SortOp::ArgFirst { axis, descending, k }, [x]) => order(x, *axis, *descending, *k).map(Some),
+        (SortOp::ArgFirst { axis, descending, start, k }, [x]) => {
+            let first = order(x, *axis, *descending, *k)?;
+            match start {
+                0 => Ok(Some(first)),
+                _ => first.narrow(*axis as isize, *start as i64, (*k - *start) as i64)?.contiguous().map(Some),
+            }
+        }
         (SortOp::Search { right }, [rows, values]) => {
             let (row, value) = (rows.unsqueeze(-2)?, values.unsqueeze(-1)?);
             let row = if rows.ndim() == 1 { rows.clone() } else { row };

@@ -16,13 +16,15 @@ macro_rules! sort_ops {
                 samples: ["N(3, 4)", "N(3, 4), 0, descending=True", "N(), 0", "N(3, 0)"],
                 example: ["assert_close(tensor([3, 1, 2])?.argsort(-1, false, true)?, [1, 2, 0]);"],
             }
-            /// The first `k` of what [`argsort`] gives along `dim`.
-            function first_of_argsort(input: Tensor, k: Int, dim: Dim = -1, descending: Bool = false) -> Tensor {
+            /// The first `k` of what [`argsort`] gives along `dim`, from number `start` on.
+            function first_of_argsort(
+                input: Tensor, k: Int, dim: Dim = -1, descending: Bool = false, start: Int = 0
+            ) -> Tensor {
                 flags: [no_gradient, internal], dtypes: ORDERED, result: Index,
-                primitive: ArgFirst { axis: usize, descending: bool, k: usize }, gradient: none,
+                primitive: ArgFirst { axis: usize, descending: bool, start: usize, k: usize }, gradient: none,
                 run: first_body, torch: "-",
                 samples: [],
-                example: ["assert_close(first_of_argsort(&tensor([3, 1, 2])?, 2, -1, true)?, [0, 2]);"],
+                example: ["assert_close(first_of_argsort(&tensor([3, 1, 2])?, 2, -1, true, 0)?, [0, 2]);"],
             }
             /// For each element of `values`, row by row, the place in the sorted row of `rows` where it belongs: before
             /// its
