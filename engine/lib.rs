@@ -136,6 +136,7 @@ pub mod determinism;
 mod dispatch;
 mod display;
 pub mod distributed;
+pub mod einsum_order;
 pub mod float64;
 mod format;
 pub mod func;

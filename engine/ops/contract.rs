@@ -195,6 +195,11 @@ fn add_product(
             let why = format!("vector + matrix @ vector expected, got {}, {}, {}", x.ndim(), a.ndim(), b.ndim());
             return Err(Error::shape(op, why, &[x.shape(), a.shape(), b.shape()]));
         }
+        // The product is rounded with the sum, once.
+        "addmm" if [x, a, b].iter().all(|t| t.dtype() == x.dtype() && t.dtype().is_float8()) => {
+            let single = |t: &Tensor| t.cast(DType::F32);
+            return add_product(op, multiply, &single(x)?, &single(a)?, &single(b)?, beta, alpha)?.cast(x.dtype());
+        }
         _ => {}
     }
     let y = multiply(a, b)?;

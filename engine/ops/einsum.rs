@@ -5,6 +5,7 @@
 use super::macros::define_composites;
 use super::DimPairs;
 use crate::autograd::OpScope;
+use crate::einsum_order;
 use crate::fallible::filled;
 use crate::shape;
 use crate::tensor::signed;
@@ -247,17 +248,24 @@ fn einsum_body(equation: &str, operands: &[Tensor]) -> Result<Tensor> {
     contract(&aligned, output.len())
 }
 
-/// The product of tensors of one rank, summed over all but the first `kept` dimensions, from left to right.
+/// The product of tensors of one rank, summed over all but the first `kept` dimensions, in the order of `einsum_order`.
 fn contract(operands: &[Tensor], kept: usize) -> Result<Tensor> {
     let rank = operands[0].ndim();
     let mixed = operands.iter().any(|x| x.dtype() != operands[0].dtype());
-    let mut y = operands[0].clone();
-    for (i, x) in operands.iter().enumerate().skip(1) {
-        // What no later operand has can be summed now.
-        let last = |d: &usize| operands[i + 1..].iter().all(|later| later.shape()[*d] == 1);
+    let shapes: Vec<&[usize]> = operands.iter().map(Tensor::shape).collect();
+    let mut left: Vec<Option<Tensor>> = operands.iter().cloned().map(Some).collect();
+    for (a, b) in einsum_order::pairs(&shapes, kept) {
+        let (Some(a), Some(b)) = (left[a].take(), left[b].take()) else {
+            return fail("an operand came twice in the order of products");
+        };
+        // What no other operand has can be summed now.
+        let last = |d: &usize| left.iter().flatten().all(|other| other.shape()[*d] == 1);
         let over: Vec<usize> = (kept..rank).filter(last).collect();
-        y = pair(&y, x, &over, mixed)?;
+        left.push(Some(pair(&a, &b, &over, mixed)?));
     }
+    let Some(mut y) = left.into_iter().flatten().next_back() else {
+        return fail("the order of products leaves no operand");
+    };
     // A sum of one operand is one over a single element, too: it gives whole numbers of 64 bits.
     let alone = operands.len() == 1;
     let rest: Vec<isize> = (kept..rank).filter(|&d| alone || y.shape()[d] != 1).map(|d| d as isize).collect();

@@ -13,7 +13,7 @@ from lucid import _load as _load
 
 # isort: split
 # Only after `_load` has seen to it that the extension can be imported.
-from lucid import _C, _c_names, _copies, _foreach, _interop
+from lucid import _C, _absent_dtypes, _c_names, _copies, _foreach, _interop
 from lucid import dtypes as dtypes
 from lucid._absent import missing as _missing
 from lucid._C import *  # noqa: F403
@@ -481,6 +481,8 @@ if not TYPE_CHECKING:
             value = _copies.make(name)
         elif name.startswith("_foreach_") and name in _foreach.names():
             value = _foreach.make(name)
+        elif name in _absent_dtypes.names():
+            value = _absent_dtypes.get(name)
         elif name in _LAYERS:
             value = getattr(importlib.import_module("lucid._functional"), name)
         elif name in _NAMES:
@@ -492,7 +494,7 @@ if not TYPE_CHECKING:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_PACKAGES, *_NAMES, *_LAYERS, *_copies.names()})
+    return sorted({*globals(), *_PACKAGES, *_NAMES, *_LAYERS, *_copies.names(), *_absent_dtypes.names()})
 
 
 __all__ = [

@@ -115,9 +115,7 @@ ABSENT: dict[str, dict[str, str]] = {
         ),
         **_names(
             OTHER_DTYPES,
-            """bcomplex32 bit bits16 bits1x8 bits2x4 bits4x2 bits8 chalf complex32 float4_e2m1fn_x2
-            float8_e4m3fnuz float8_e5m2fnuz float8_e8m0fnu hash_tensor int1 int2 int3 int4 int5 int6
-            int7 uint1 uint2 uint3 uint4 uint5 uint6 uint7""",
+            """bit hash_tensor""",
         ),
         **_names(
             COMPRESSED,
@@ -230,7 +228,7 @@ ABSENT: dict[str, dict[str, str]] = {
         """DFIterDataPipe DataChunk IterDataPipe MapDataPipe argument_validation functional_datapipe
         guaranteed_datapipes_determinism non_deterministic runtime_validation runtime_validation_disabled""",
     ),
-    "utils.checkpoint": _names(INTERNAL, "DefaultDeviceType SavedTensor get_device_states set_device_states"),
+    "utils.checkpoint": _names(INTERNAL, "DefaultDeviceType SavedTensor"),
     "utils.hooks": _names(INTERNAL, "BackwardHook"),
     "utils.dlpack": _names(INTERNAL, "ReadOnlyTensorWrapper"),
     "amp.autocast_mode": _names(INTERNAL, "autocast_decorator"),
@@ -271,14 +269,14 @@ ABSENT: dict[str, dict[str, str]] = {
     "cpu": _names(BUILD, "get_capabilities"),
     "cuda": _names(
         CUDA,
-        """BFloat16Storage BFloat16Tensor BoolStorage BoolTensor ByteStorage ByteTensor CUDAGraph CharStorage
+        """BFloat16Storage BFloat16Tensor BoolStorage BoolTensor ByteStorage ByteTensor CharStorage
         CharTensor ComplexDoubleStorage ComplexFloatStorage CudaError DeferredCudaCallError DoubleStorage
         DoubleTensor ExternalStream FloatStorage FloatTensor GreenContext HalfStorage HalfTensor IntStorage
         IntTensor LongStorage LongTensor ShortStorage ShortTensor can_device_access_peer check_error clock_rate
         cudaStatus cudart current_blas_handle current_solver_handle default_generators device_memory_used export_dot
-        export_graph_data get_arch_list get_gencode_flags get_stream_from_external get_sync_debug_mode graph
-        graph_annotations graph_pool_handle graphs has_half has_magma is_current_stream_capturing jiterator
-        make_graphed_callables memory_usage nccl power_draw profiler set_sync_debug_mode sparse temperature
+        export_graph_data get_arch_list get_gencode_flags get_stream_from_external get_sync_debug_mode
+        graph_annotations has_half has_magma jiterator memory_usage nccl power_draw profiler
+        set_sync_debug_mode sparse temperature
         tunable utilization""",
     )
     | _MEMORY,

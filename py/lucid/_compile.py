@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lucid import errors
+from lucid._warnings import warn_without_effect
 
 _MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 _BACKENDS = (None, "lucid", "inductor", "eager")
@@ -49,14 +50,15 @@ def compile(
             optimizers) have a graph per shape, and so have functions that compare sizes with `==`: `statistics` says
             why. Default: no.
         backend (str, optional): `"lucid"` (or `"inductor"`, its name in PyTorch) or `"eager"`, which records nothing.
-        mode (str, optional): one of PyTorch's names; all give the same graphs.
+        mode (str, optional): one of PyTorch's names; all give the same graphs, of which others than "default" warn
+            once.
         options (dict, optional): there are none: anything but an empty dict is an error.
         name (str, optional): a name for reports.
         disable (bool, optional): whether not to compile; then `model` itself is given back. Default: False.
         recompile_limit (int, optional): how many graphs there may be; calls beyond run uncompiled. Default: 8, or what
             `lucid._dynamo.config.recompile_limit` says.
-        isolate_recompiles (bool, optional): accepted; functions never share graphs.
-        dynamic_shapes (object, optional): accepted; sizes vary as `dynamic` says.
+        isolate_recompiles (bool, optional): functions never share graphs in any case.
+        dynamic_shapes (object, optional): without effect, with one warning: sizes vary as `dynamic` says.
 
     Returns:
         The compiled function; for a module a module that shares its parameters (`_orig_mod` is the one given).
@@ -77,6 +79,8 @@ def compile(
         >>> lucid.compiler.explain(f).graph_count
         1
     """
+    warn_without_effect("compile", "sizes vary as `dynamic` says", dynamic_shapes=dynamic_shapes is not None)
+    warn_without_effect("compile", "all modes give the same graphs", mode=mode not in (None, "default"))
     from lucid.compiler import _function
 
     if mode not in _MODES:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lucid import _C
+from lucid import _C, _absent_dtypes
 from lucid._C import dtype as DType
 
 #: Every dtype, once.
@@ -53,7 +53,25 @@ class finfo:
         1.1920928955078125e-07
     """
 
-    def __init__(self, type: DType | None = None) -> None:
+    bits: int
+    dtype: str
+    eps: float
+    max: float
+    min: float
+    resolution: float
+    smallest_normal: float
+    tiny: float
+
+    def __init__(self, type: DType | _absent_dtypes.AbsentDtype | None = None) -> None:
+        if isinstance(type, _absent_dtypes.AbsentDtype):
+            limits = _absent_dtypes.LIMITS.get(type._name)
+            if limits is None:
+                raise TypeError(f"lucid.finfo() requires a floating point input type, got {type!r}")
+            self.dtype, self.bits = type._name, 8
+            self.max, self.smallest_normal, self.eps = limits
+            self.min = self.smallest_normal if type._name == "float8_e8m0fnu" else -self.max
+            self.tiny, self.resolution = self.smallest_normal, 1.0
+            return
         dtype = _C.get_default_dtype() if type is None else type
         if dtype not in _FLOATS:
             raise TypeError(f"lucid.finfo() requires a floating point input type, got {dtype!r}. Use lucid.iinfo.")

@@ -39,7 +39,7 @@ def layer_norm(
     eps: float = 1e-5,
     cudnn_enable: bool = True,
 ) -> Tensor:
-    """`nn.functional.layer_norm`; `cudnn_enable` is accepted and changes nothing."""
+    """`nn.functional.layer_norm`; `cudnn_enable` changes nothing: there is one kernel a device."""
     return F.layer_norm(input, normalized_shape, weight, bias, eps)
 
 
@@ -51,7 +51,7 @@ def group_norm(
     eps: float = 1e-5,
     cudnn_enabled: bool = True,
 ) -> Tensor:
-    """`nn.functional.group_norm`; `cudnn_enabled` is accepted and changes nothing."""
+    """`nn.functional.group_norm`; `cudnn_enabled` changes nothing: there is one kernel a device."""
     return F.group_norm(input, num_groups, weight, bias, eps)
 
 

@@ -12,6 +12,7 @@ from types import ModuleType, TracebackType
 from typing import ClassVar, TypeVar
 
 from lucid import _C
+from lucid._warnings import warn_without_effect
 from lucid.errors import GpuNotAvailable, RuntimeError, TypeError, ValueError
 
 S = TypeVar("S", bound="Stream")
@@ -415,7 +416,7 @@ class Stream:
 
     Args:
         device (int, str or lucid.device, optional): the GPU; there is one.
-        priority (int, default: 0): accepted for PyTorch's signature.
+        priority (int, default: 0): another one gives one warning that it has no effect.
 
     Example:
         >>> if lucid.cuda.is_available():
@@ -425,6 +426,7 @@ class Stream:
     _named: ClassVar[Named] = ANY
 
     def __init__(self, device: object = None, priority: int = 0) -> None:
+        warn_without_effect(type(self).__name__, "there is one queue", priority=bool(priority))
         self._named.take(type(self).__name__, device)
 
     @property
@@ -479,8 +481,8 @@ class Event:
 
     Args:
         enable_timing (bool, optional): whether `elapsed_time` can ask it. Default: False.
-        blocking (bool, optional): accepted; `synchronize` always lets other threads run.
-        interprocess (bool, optional): accepted for PyTorch's sake.
+        blocking (bool, optional): `synchronize` lets other threads run in any case.
+        interprocess (bool, optional): True gives one warning: no other process can wait for the event.
 
     Raises:
         GpuNotAvailable: there is no such GPU.
@@ -495,6 +497,7 @@ class Event:
     _named: ClassVar[Named] = ANY
 
     def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
+        warn_without_effect(type(self).__name__, "no other process can wait for it", interprocess=interprocess)
         self._named.take(type(self).__name__)
         self._timed = bool(enable_timing)
         self._time: float | None = None

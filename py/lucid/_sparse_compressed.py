@@ -202,9 +202,9 @@ def sparse_csc_tensor(
         dtype (lucid.dtype, optional): that of the values where not given.
         layout (lucid.layout, optional): `lucid.sparse_csc`.
         device (lucid.device or str, optional): that of the parts where not given.
-        pin_memory (bool, default: False): accepted: there is one host memory.
+        pin_memory (bool, default: False): without effect: there is one host memory.
         requires_grad (bool, default: False): whether gradients are wanted of the values.
-        check_invariants (bool, optional): accepted: the indices are checked in any case.
+        check_invariants (bool, optional): the indices are checked in any case.
 
     Returns:
         SparseCscTensor: the matrix, of layout `lucid.sparse_csc`.
@@ -254,9 +254,9 @@ def sparse_bsr_tensor(
         dtype (lucid.dtype, optional): that of the values where not given.
         layout (lucid.layout, optional): `lucid.sparse_bsr`.
         device (lucid.device or str, optional): that of the parts where not given.
-        pin_memory (bool, default: False): accepted: there is one host memory.
+        pin_memory (bool, default: False): without effect: there is one host memory.
         requires_grad (bool, default: False): whether gradients are wanted of the values.
-        check_invariants (bool, optional): accepted: the indices are checked in any case.
+        check_invariants (bool, optional): the indices are checked in any case.
 
     Returns:
         SparseBsrTensor: the matrix, of layout `lucid.sparse_bsr`.

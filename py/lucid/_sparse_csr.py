@@ -203,9 +203,9 @@ def sparse_csr_tensor(
         dtype (dtype, optional): the values' dtype. Default: that of `values`.
         layout (layout, optional): `lucid.sparse_csr`.
         device (device or str, optional): where the parts are. Default: where `values` are.
-        pin_memory (bool, optional): accepted: there is one host memory.
+        pin_memory (bool, optional): without effect: there is one host memory.
         requires_grad (bool, optional): whether the values get a gradient. Default: False.
-        check_invariants (bool, optional): accepted: the indices are checked in any case.
+        check_invariants (bool, optional): the indices are checked in any case.
 
     Returns:
         Tensor: of shape (n, m), of the layout `sparse_csr`.

@@ -28,6 +28,23 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
 _given: set[str] = set()
 
 
+def warn_without_effect(call: str, why: str, /, **asked: bool) -> None:
+    """Warns, once in a process for each of a call's options that asks for something, that it has no effect, and why.
+
+    Args:
+        call (str): the function or class, or with dots the module whose setting it is.
+        why (str): the reason.
+        **asked (bool): by the names of options, whether it asks for what does not happen anyway.
+
+    Example:
+        >>> lucid._warnings.warn_without_effect("save", "one thread writes", thread_count=False)
+    """
+    for name, is_asked in asked.items():
+        if is_asked:
+            place = f"{call}." if "." in call else f"{call}(): "
+            warn_once(f"{call}({name})", f"{place}{name} has no effect: {why}")
+
+
 def warn_once(reason: str, message: str, category: type[Warning] = UserWarning) -> None:
     """Gives a warning for a reason once in a process, unless `set_warn_always` wants it each time."""
     from lucid import _C

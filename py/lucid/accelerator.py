@@ -54,7 +54,7 @@ def current_accelerator(check_available: bool = False) -> _C.device | None:
     """The GPU's device, `metal` or `cuda`; `None` where there is none, whether that is to be checked or not.
 
     Args:
-        check_available (bool, default: False): accepted for PyTorch's signature.
+        check_available (bool, default: False): without effect: what there is, is known either way.
 
     Returns:
         lucid.device: the device, or None.

@@ -6,6 +6,7 @@ Ops on the CPU are done when they return: there is nothing to wait for, and noth
 from __future__ import annotations
 
 from lucid._gpu import Pass
+from lucid._warnings import warn_without_effect
 
 __all__ = [
     "Event",
@@ -43,7 +44,7 @@ class Stream:
     """The order of the CPU's work, which is that of the calls; `priority` is looked at no more.
 
     Args:
-        priority (int, default: -1): accepted for PyTorch's signature.
+        priority (int, default: -1): others than -1 and 0 give one warning that they have no effect.
 
     Example:
         >>> lucid.cpu.Stream().__class__.__name__
@@ -51,6 +52,7 @@ class Stream:
     """
 
     def __init__(self, priority: int = -1) -> None:
+        warn_without_effect("Stream", "the CPU's work is in the order of the calls", priority=priority not in (-1, 0))
         pass
 
     def record_event(self) -> None:
@@ -85,7 +87,7 @@ def current_stream(device: object = None) -> Stream:
     """The one order there is.
 
     Args:
-        device (object, optional): accepted for PyTorch's signature.
+        device (object, optional): there is one CPU, and one stream in any case.
 
     Returns:
         Stream: the stream.
@@ -127,7 +129,7 @@ def synchronize(device: object = None) -> None:
     """Nothing to wait for.
 
     Args:
-        device (object, optional): accepted for PyTorch's signature.
+        device (object, optional): there is one CPU, and one stream in any case.
 
     Example:
         >>> lucid.cpu.synchronize()
@@ -143,7 +145,7 @@ def set_device(device: object) -> None:
     """Nothing to choose: there is one CPU.
 
     Args:
-        device (object): accepted for PyTorch's signature.
+        device (object): there is one CPU in any case.
 
     Example:
         >>> lucid.cpu.set_device("cpu")

@@ -309,7 +309,7 @@ def list(
     Args:
         github (str): `owner/repo[:ref]` of GitHub; with `source="local"` a folder.
         force_reload (bool, optional): whether to fetch the repository again. Default: False.
-        skip_validation (bool, optional): accepted; GitHub itself says whether the reference is there.
+        skip_validation (bool, optional): without effect: GitHub itself says whether the reference is there.
         trust_repo (bool or str, optional): True, False (asks), None (warns) or `"check"` (asks about what is not
             trusted yet). Default: None.
         verbose (bool, optional): whether to say on stderr what is fetched. Default: True.
@@ -350,7 +350,7 @@ def help(
         github (str): `owner/repo[:ref]` of GitHub; with `source="local"` a folder.
         model (str): the name of a function of `hubconf.py`.
         force_reload (bool, optional): whether to fetch the repository again. Default: False.
-        skip_validation (bool, optional): accepted; GitHub itself says whether the reference is there.
+        skip_validation (bool, optional): without effect: GitHub itself says whether the reference is there.
         trust_repo (bool or str, optional): as of `list`. Default: None, it warns.
         source (str, optional): `"github"` (the default) or `"local"`.
 
@@ -396,7 +396,7 @@ def load(
             trusted yet). Default: None.
         force_reload (bool, optional): whether to fetch the repository again. Default: False.
         verbose (bool, optional): whether to say on stderr what is fetched. Default: True.
-        skip_validation (bool, optional): accepted; GitHub itself says whether the reference is there.
+        skip_validation (bool, optional): without effect: GitHub itself says whether the reference is there.
         kwargs (object): named arguments of that function.
 
     Returns:

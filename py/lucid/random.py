@@ -34,9 +34,9 @@ def fork_rng(
     nothing is kept.
 
     Args:
-        devices (Iterable[Any], optional): accepted for PyTorch's signature.
+        devices (Iterable[Any], optional): without effect: all devices share one state.
         enabled (bool, default: True): keeps the state; else the block changes it.
-        device_type (str, optional): accepted for PyTorch's signature.
+        device_type (str, optional): without effect likewise.
 
     Returns:
         context manager: the block.

@@ -211,6 +211,18 @@ fn _set_deterministic(mode: u8) {
     set_mode([Mode::Free, Mode::Warn, Mode::Refuse][usize::from(mode.min(2))]);
 }
 
+/// In which order `einsum` multiplies: 0 from left to right, 1 automatic, 2 greedy, 3 optimal; a number sets it.
+#[pyfunction]
+#[pyo3(signature = (order=None))]
+fn _einsum_order(order: Option<u8>) -> u8 {
+    use lucid::einsum_order::{set_strategy, strategy, Strategy};
+    if let Some(order) = order {
+        let strategies = [Strategy::LeftToRight, Strategy::Auto, Strategy::Greedy, Strategy::Optimal];
+        set_strategy(strategies[usize::from(order.min(3))]);
+    }
+    strategy() as u8
+}
+
 /// The mode that was set.
 #[pyfunction]
 fn _get_deterministic() -> u8 {
@@ -577,7 +589,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 /// Adds what is no function of tensors.
 pub fn register_settings(m: &Bound<'_, PyModule>) -> PyResult<()> {
     add! { m
-        is_tensor is_storage promote_types can_cast _warn_always _set_deterministic _get_deterministic
+        is_tensor is_storage promote_types can_cast _warn_always _einsum_order _set_deterministic _get_deterministic
         get_default_dtype set_default_dtype get_default_device set_default_device set_num_threads get_num_threads
         _eval _synchronize _check_mlx _forbid_gpu _gpu_in_use memory_stats reset_peak_memory_stats empty_cache set_cache_limit lazy_limits set_lazy_limits _zero_copy_threshold _float64_downcast set_lowering set_hosting _emulate_kernels primitives _graph_nodes _profile_start _profile_start_trace _profile_now _profile_take_trace _profile_stop _profile_report
         _gpu_info _save_safetensors _safetensors_header_len _safetensors_header

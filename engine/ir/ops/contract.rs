@@ -80,7 +80,7 @@ macro_rules! contract_ops {
             }
             /// `beta * input + alpha * (mat1 @ mat2)`.
             method addmm(mat1: Tensor, mat2: Tensor; beta: Number = 1, alpha: Number = 1) -> Tensor {
-                in_place: yes, flags: [old_numbers], amp: Low, dtypes: NUMERIC, result: Same,
+                in_place: yes, flags: [old_numbers], amp: Low, dtypes: NUMERIC.and(DTypes::FLOAT8), result: Same,
                 run: add_product["addmm", mm],
                 samples: [
                     "N(3, 5), N(3, 4), N(4, 5)",

@@ -15,6 +15,7 @@ from lucid._dynamo import exc as exc
 from lucid._dynamo import utils as utils
 from lucid._dynamo.eval_frame import OptimizedModule as OptimizedModule
 from lucid._dynamo.eval_frame import is_dynamo_supported as is_dynamo_supported
+from lucid._warnings import warn_without_effect
 from lucid.compiler import allow_in_graph as allow_in_graph
 from lucid.compiler import assume_constant_result as assume_constant_result
 from lucid.compiler import disable as disable
@@ -84,10 +85,10 @@ def optimize(backend: Any = "lucid", *, nopython: bool = False, dynamic: bool | 
     """A decorator that compiles a function or module, as `lucid.compile`.
 
     Args:
-        backend (str | Callable, default: "lucid"): taken for PyTorch's signature; Lucid's own compiler compiles.
+        backend (str, default: "lucid"): "lucid" or "inductor", or "eager", which compiles nothing.
         nopython (bool, default: False): whether what cannot be recorded is an error.
-        dynamic (bool, optional): taken for PyTorch's signature; sizes may vary between calls.
-        **options (object): taken for PyTorch's signature.
+        dynamic (bool, optional): as for `lucid.compile`.
+        **options (object): PyTorch's others; each gives one warning that it has no effect.
 
     Returns:
         A decorator.
@@ -98,7 +99,8 @@ def optimize(backend: Any = "lucid", *, nopython: bool = False, dynamic: bool | 
     """
     import lucid
 
-    return lambda fn: lucid.compile(fn, fullgraph=nopython, dynamic=dynamic)
+    warn_without_effect("optimize", "lucid.compile has no such option", **dict.fromkeys(options, True))
+    return lambda fn: lucid.compile(fn, backend=backend, fullgraph=nopython, dynamic=dynamic)
 
 
 def optimize_assert(backend: Any = "lucid", **options: Any) -> Any:

@@ -13,7 +13,7 @@ import types
 from typing import Any
 
 import lucid
-from lucid import _dtypes, errors
+from lucid import errors
 from lucid._absent import COMPILER, CUDA, TRACES
 
 _GROUP = "one process computes; lucid.distributed has what there is of it"
@@ -90,30 +90,6 @@ class _Dtype:
         return f"torch.{self.name}"
 
 
-#: Largest number, smallest normal one and the step after 1 of the absent floating dtypes.
-_LIMITS = {
-    "float8_e4m3fnuz": (240.0, 2.0**-7, 2.0**-3),
-    "float8_e5m2fnuz": (57344.0, 2.0**-15, 2.0**-2),
-}
-
-
-class _Finfo(_dtypes.finfo):
-    """`lucid.finfo`, which also knows the numbers of dtypes that are not there."""
-
-    def __init__(self, type: Any = None) -> None:
-        if not isinstance(type, _Dtype) or type.name not in _LIMITS:
-            super().__init__(type)
-            return
-        self.dtype, self.bits = type.name, 8
-        self.max, self.smallest_normal, self.eps = _LIMITS[type.name]
-        self.min, self.tiny, self.resolution = -self.max, self.smallest_normal, 1.0
-
-
-def _parse_args(*kinds: str) -> Any:
-    """A decorator of functions that write graphs of ONNX: gives the function. Nothing calls it."""
-    return lambda function: function
-
-
 def _register_custom_op_symbolic(name: str, function: Any, opset: int) -> None:
     """Tells an exporter how an op is written. There is none to be told."""
 
@@ -126,7 +102,6 @@ THIN: dict[str, tuple[str, str]] = {
         fftfreq rfftfreq fftshift ifftshift""",
     ),
     "onnx": (COMPILER, "operators"),
-    "onnx.symbolic_helper": (COMPILER, ""),
     **{f"onnx.symbolic_opset{n}": (COMPILER, "") for n in range(9, 19)},
     "_dynamo.eval_frame": ("lucid.compile makes no such module", "OptimizedModule"),
     "_subclasses": (_FAKE, "FakeTensor FakeTensorMode"),
@@ -236,7 +211,7 @@ THIN: dict[str, tuple[str, str]] = {
 ADDED: dict[str, tuple[str, str]] = {
     "_dynamo": ("lucid.compile makes no such module", "OptimizedModule"),
     "autograd.profiler": (TRACES, "EventList FunctionEvent emit_nvtx emit_itt"),
-    "cuda": (CUDA, "CUDAGraph ExternalStream MemPool graph graph_pool_handle make_graphed_callables"),
+    "cuda": (CUDA, "ExternalStream MemPool"),
 }
 
 #: Values beside them, that mean what they say.
@@ -245,27 +220,17 @@ _VALUES: dict[str, dict[str, Any]] = {
     "distributed.tensor.placement_types": {"Partial": Partial},
     "utils._python_dispatch": {"is_traceable_wrapper_subclass": _never},
     "onnx": {"register_custom_op_symbolic": _register_custom_op_symbolic},
-    "onnx.symbolic_helper": {"parse_args": _parse_args},
 }
 
 
 #: Dtypes that packages list in tables.
-DTYPES = (
-    *("float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn_x2"),
-    *("uint1", "uint2", "uint3", "uint4", "uint5", "uint6", "uint7"),
-    *("int1", "int2", "int3", "int4", "int5", "int6", "int7", "quint8", "qint8", "qint32", "quint4x2", "quint2x4"),
-)
+DTYPES = ("quint8", "qint8", "qint32", "quint4x2", "quint2x4")
 
 
 def top() -> dict[str, Any]:
     """The thin names of `torch` itself."""
     reader = _class("torch", "PyTorchFileReader", "lucid.load reads checkpoints")
     return {**{name: _Dtype(name) for name in DTYPES}, "PyTorchFileReader": reader}
-
-
-def finfo() -> type:
-    """`lucid.finfo`, or where Lucid lacks dtypes that packages ask it about, one that knows them too."""
-    return _dtypes.finfo if all(hasattr(lucid, name) for name in _LIMITS) else _Finfo
 
 
 def names(module: str) -> dict[str, Any]:

@@ -117,7 +117,7 @@ def grad(
             shapes; ones for outputs of one element.
         retain_graph (bool, optional): keeps the graph for another pass; the value of `create_graph` by default.
         create_graph (bool, default: False): records the pass itself, for higher derivatives.
-        only_inputs (bool, default: True): accepted for PyTorch's signature.
+        only_inputs (bool, default: True): deprecated; False gives a warning that it is ignored.
         allow_unused (bool, optional): returns None for an input that no output depends on.
         is_grads_batched (bool, default: False): `grad_outputs` have a batch dimension in front, and so have the
             results.

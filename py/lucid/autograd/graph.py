@@ -114,10 +114,10 @@ def users_hooks() -> saved_tensors_hooks | None:
 class save_on_cpu(saved_tensors_hooks):
     """A block whose ops keep what they save for gradients on the CPU, until it is asked for.
 
-    `pin_memory` is accepted as in PyTorch; memory here needs no pinning.
+    `pin_memory` is without effect: memory here needs no pinning.
 
     Args:
-        pin_memory (bool, default: False): accepted for PyTorch's signature.
+        pin_memory (bool, default: False): without effect: host memory needs no pinning here.
         device_type (str, default: "gpu"): the type of the device that tensors come from.
 
     Example:

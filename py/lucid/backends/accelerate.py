@@ -1,7 +1,8 @@
 """Apple's Accelerate, with which the CPU device computes on macOS. Elsewhere it is OpenBLAS.
 
-`deterministic` is `lucid.use_deterministic_algorithms` by another name. `benchmark` is kept and read back:
-the library chooses its kernels by itself.
+`deterministic` is `lucid.use_deterministic_algorithms` by another name. `benchmark` is kept and read back, with one
+warning
+that it has no effect: the library chooses its kernels by itself.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import sys
 from types import ModuleType
 
 import lucid
+from lucid._warnings import warn_without_effect
 
 __all__ = ["benchmark", "deterministic", "is_available"]
 
@@ -42,6 +44,7 @@ class _Switches(ModuleType):
     def benchmark(self, value: bool) -> None:
         if not isinstance(value, bool):
             raise lucid.errors.TypeError(f"benchmark expects a bool, but got {type(value).__name__}")
+        warn_without_effect("lucid.backends.accelerate", "the library chooses its kernels by itself", benchmark=value)
         self._benchmark = value
 
 

@@ -1,7 +1,8 @@
 """Apple's GPU: is it what MLX computes on, and the switches of its kernels.
 
-`deterministic` is `lucid.use_deterministic_algorithms` by another name. `benchmark` is kept and read back:
-MLX chooses its kernels by itself.
+`deterministic` is `lucid.use_deterministic_algorithms` by another name. `benchmark` is kept and read back, with one
+warning
+that it has no effect: MLX chooses its kernels by itself.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from types import ModuleType
 
 import lucid
 from lucid import _gpu
+from lucid._warnings import warn_without_effect
 
 __all__ = ["benchmark", "deterministic", "is_available"]
 
@@ -43,6 +45,7 @@ class _Switches(ModuleType):
     def benchmark(self, value: bool) -> None:
         if not isinstance(value, bool):
             raise lucid.errors.TypeError(f"benchmark expects a bool, but got {type(value).__name__}")
+        warn_without_effect("lucid.backends.metal", "MLX chooses its kernels by itself", benchmark=value)
         self._benchmark = value
 
 

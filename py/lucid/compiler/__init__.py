@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from lucid import _C, errors
-from lucid._warnings import warn_once
+from lucid._warnings import warn_once, warn_without_effect
 from lucid.compiler import config as config
 from lucid.compiler import tune_cache as tune_cache
 
@@ -134,8 +134,8 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
 
     Args:
         fn (callable, optional): the function; without it the result is a decorator.
-        recursive (bool, optional): accepted; what the function calls is not compiled either.
-        reason (str, optional): accepted; PyTorch shows it in messages.
+        recursive (bool, optional): what the function calls is not compiled either; False gives one warning.
+        reason (str, optional): a note for readers, without effect; PyTorch shows it in messages.
 
     Returns:
         callable: the marked function, or a decorator.
@@ -147,6 +147,7 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
         >>> f(1)
         2
     """
+    warn_without_effect("disable", "what the function calls is not compiled either", recursive=not recursive)
     from lucid.compiler import _function
 
     return _function.disabled(fn) if fn is not None else _function.disabled
@@ -211,6 +212,9 @@ def nested_compile_region(fn: Any = None, **options: Any) -> Any:
         >>> lucid.compile(lambda x: layer(layer(x)))(lucid.tensor([-1.0, 1.0]))
         tensor([0., 1.])
     """
+    warn_without_effect(
+        "nested_compile_region", "the region is part of the graph around it", **dict.fromkeys(options, True)
+    )
     return fn if fn is not None else lambda given: given
 
 
@@ -363,7 +367,9 @@ _STANCE = "default"
 
 
 def _stance_name() -> str:
-    return _STANCE
+    from lucid._dynamo import config
+
+    return "force_eager" if config.disable else _STANCE
 
 
 @contextlib.contextmanager
@@ -384,8 +390,8 @@ def set_stance(stance: str = "default", *, skip_guard_eval_unsafe: bool = False,
     Args:
         stance (str, optional): `"default"`, `"force_eager"`, `"eager_on_recompile"`, `"eager_then_compile"`,
             `"aot_eager_then_compile"` or `"fail_on_recompile"`. Default: `"default"`.
-        skip_guard_eval_unsafe (bool, optional): accepted; there are no guards to skip.
-        force_backend (object, optional): accepted with the default stance; there is one backend.
+        skip_guard_eval_unsafe (bool, optional): there are no guards to skip; True gives one warning.
+        force_backend (object, optional): there is one backend; one that is given gives one warning.
 
     Returns:
         context manager: at its end the former stance holds again.
@@ -399,6 +405,8 @@ def set_stance(stance: str = "default", *, skip_guard_eval_unsafe: bool = False,
         ...     f(lucid.ones(2))
         tensor([2., 2.])
     """
+    warn_without_effect("set_stance", "there are no guards", skip_guard_eval_unsafe=skip_guard_eval_unsafe)
+    warn_without_effect("set_stance", "there is one backend", force_backend=force_backend is not None)
     known = ("default", "force_eager", "eager_on_recompile", "eager_then_compile", "aot_eager_then_compile")
     if stance not in (*known, "fail_on_recompile"):
         raise errors.RuntimeError(f"invalid torch.compile stance '{stance}'")

@@ -19,7 +19,15 @@ from lucid._gpu import Pass
 from lucid._gpu import Stream as _Stream
 from lucid._kernels import launch
 from lucid.cuda import amp as amp
+from lucid.cuda import graphs as graphs
 from lucid.cuda._named import CUDA
+from lucid.cuda.graphs import (
+    CUDAGraph,
+    graph,
+    graph_pool_handle,
+    is_current_stream_capturing,
+    make_graphed_callables,
+)
 from lucid.cuda.memory import (
     empty_cache,
     max_memory_allocated,
@@ -46,6 +54,7 @@ from lucid.cuda.streams import Event, Stream
 from lucid.errors import OutOfMemory
 
 __all__ = [
+    "CUDAGraph",
     "Event",
     "OutOfMemoryError",
     "Stream",
@@ -63,13 +72,18 @@ __all__ = [
     "get_device_properties",
     "get_rng_state",
     "get_rng_state_all",
+    "graph",
+    "graph_pool_handle",
+    "graphs",
     "init",
     "initial_seed",
     "ipc_collect",
     "is_available",
     "is_bf16_supported",
+    "is_current_stream_capturing",
     "is_initialized",
     "is_tf32_supported",
+    "make_graphed_callables",
     "manual_seed",
     "manual_seed_all",
     "max_memory_allocated",
@@ -198,7 +212,7 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
     """Does the GPU have bfloat16? All that MLX computes on do.
 
     Args:
-        including_emulation (bool, default: True): accepted for PyTorch's signature.
+        including_emulation (bool, default: True): without effect: MLX computes in bfloat16 on every GPU that it takes.
 
     Returns:
         bool: whether there is such a GPU.

@@ -14,7 +14,7 @@ class Stream(_Stream):
 
     Args:
         device (device or int, optional): the GPU; there is one.
-        priority (int, optional): accepted for PyTorch's sake.
+        priority (int, optional): another than 0 gives one warning that it has no effect.
 
     Example:
         >>> if lucid.cuda.is_available():
@@ -29,8 +29,8 @@ class Event(_Event):
 
     Args:
         enable_timing (bool, optional): whether `elapsed_time` can ask it. Default: False.
-        blocking (bool, optional): accepted; `synchronize` always lets other threads run.
-        interprocess (bool, optional): accepted for PyTorch's sake.
+        blocking (bool, optional): `synchronize` lets other threads run in any case.
+        interprocess (bool, optional): True gives one warning: no other process can wait for the event.
 
     Example:
         >>> if lucid.cuda.is_available():

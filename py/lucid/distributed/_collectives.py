@@ -495,7 +495,7 @@ def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -
     Args:
         group (ProcessGroup, optional): the group whose members all make this call; default: all processes of the job.
         async_op (bool, optional): whether to return at once with a handle to wait for. Default: False.
-        device_ids (list of int, optional): accepted for PyTorch's sake; a process has one GPU here.
+        device_ids (list of int, optional): a process has one GPU in any case here.
 
     Returns:
         Work or None: with `async_op=True` a handle, whose `wait()` ends when the result is written; None otherwise,
@@ -524,7 +524,7 @@ def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bo
         group (ProcessGroup, optional): the group whose members all make this call; default: all processes of the job.
         timeout (datetime.timedelta or float, optional): how long to wait, in seconds where it is a number. Default: the
             group's timeout.
-        wait_all_ranks (bool, optional): accepted; the error always names all ranks that are missing.
+        wait_all_ranks (bool, optional): the error always names all ranks that are missing.
 
     Raises:
         DistBackendError: a member has not come within the timeout, or has ended.

@@ -201,10 +201,10 @@ def new_group(
             number. Default: the job's timeout.
         backend (str, optional): must be the job's backend. Default: that.
         pg_options (object, optional): must be None: MLX's backends have no options.
-        use_local_synchronization (bool, optional): accepted; nobody waits here, a ring is opened by its first
+        use_local_synchronization (bool, optional): nobody waits here in any case: a ring is opened by its first
             operation.
-        group_desc (str, optional): accepted for PyTorch's sake.
-        device_id (device, optional): accepted for PyTorch's sake; a process has one GPU.
+        group_desc (str, optional): a note for readers, without effect.
+        device_id (device, optional): a process has one GPU in any case.
 
     Returns:
         ProcessGroup: the group, or `GroupMember.NON_GROUP_MEMBER` on a process that is not in it.

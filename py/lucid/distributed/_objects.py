@@ -132,7 +132,7 @@ def broadcast_object_list(
         object_list (list): the objects on the source; overwritten elsewhere. Of the same length on every member.
         src (int, optional): the source's rank in the job. Default: 0.
         group (ProcessGroup, optional): the group whose members all make this call; default: all processes of the job.
-        device (device, optional): accepted for PyTorch's sake; the bytes travel through the host.
+        device (device, optional): without effect: the bytes travel through the host.
         group_src (int, optional): the source's rank in the group, in place of `src`.
 
     Raises:

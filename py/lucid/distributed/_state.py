@@ -293,9 +293,9 @@ def init_process_group(
         rank (int, default: -1): This process's number; likewise.
         store (Store, optional): A `TCPStore` to use instead of `init_method`; with it `rank` and `world_size` must
             be given.
-        group_name (str, default: ""): Accepted; names are made here.
+        group_name (str, default: ""): without effect: names are made here.
         pg_options (object, optional): Must be None: MLX's backends have no options.
-        device_id (object, optional): Accepted; there is one GPU for each process.
+        device_id (object, optional): there is one GPU for each process in any case.
 
     Raises:
         ValueError: where the environment, or an argument, does not say what is needed.

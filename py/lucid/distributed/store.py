@@ -155,7 +155,7 @@ class TCPStore(Store):
         world_size (int, optional): how many processes use the store; not checked.
         is_master (bool, optional): whether this process is the server, too. Default: False.
         timeout (datetime.timedelta or float, optional): how long connecting, `get` and `wait` may take. Default: 300 s.
-        wait_for_workers (bool, optional): accepted; clients wait for the server by themselves.
+        wait_for_workers (bool, optional): clients wait for the server in any case.
         token (str, optional): the secret that clients present. Default: LUCID_DISTRIBUTED_TOKEN, or, on this machine
             alone, a file that only this user can read.
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from lucid import errors
+from lucid._warnings import warn_without_effect
 from lucid.export._program import Dim, ExportedProgram, dims
 from lucid.export._record import record_program
 
@@ -39,8 +40,8 @@ def export(
         dynamic_shapes (dict or tuple, optional): which sizes may vary: from argument name (or, a tuple, by position) to
             a dict from dimension to `Dim`, or a tuple with a `Dim` or None per dimension. `Dim.AUTO` and `Dim.DYNAMIC`
             name one by themselves. Default: none varies.
-        strict (bool, optional): accepted for PyTorch's sake.
-        preserve_module_call_signature (sequence of str, optional): accepted for PyTorch's sake.
+        strict (bool, optional): the call is run in any case; True gives one warning.
+        preserve_module_call_signature (sequence of str, optional): without effect, with one warning.
 
     Returns:
         ExportedProgram: the graph with its weights; `module()` runs it, `save` writes it.
@@ -59,6 +60,12 @@ def export(
         >>> program.module()(lucid.ones(5, 3)).shape
         lucid.Size([5, 2])
     """
+    warn_without_effect("export", "the call is run and its ops are recorded", strict=strict)
+    warn_without_effect(
+        "export",
+        "a program is one flat graph",
+        preserve_module_call_signature=bool(preserve_module_call_signature),
+    )
     if not isinstance(args, tuple):
         raise errors.TypeError(f"export(): args must be a tuple of arguments, got {type(args).__name__}")
     if not callable(mod):
@@ -73,7 +80,7 @@ def save(ep: ExportedProgram, f: Any, *, extra_files: Any = None, opset_version:
         ep (ExportedProgram): what `export` gives.
         f (str, os.PathLike or binary file): where it is written.
         extra_files (dict of str to str, optional): further text by name, kept in the file. Default: none.
-        opset_version (dict, optional): accepted for PyTorch's sake.
+        opset_version (dict, optional): without effect, with one warning.
 
     Raises:
         TypeError: `ep` is no program.
@@ -89,6 +96,7 @@ def save(ep: ExportedProgram, f: Any, *, extra_files: Any = None, opset_version:
         >>> texts
         {'note': 'doubles'}
     """
+    warn_without_effect("save", "the format has its own version", opset_version=opset_version is not None)
     if not isinstance(ep, ExportedProgram):
         raise errors.TypeError(f"export.save(): expected an ExportedProgram, got {type(ep).__name__}")
     if extra_files:
@@ -109,7 +117,7 @@ def load(f: Any, *, extra_files: Any = None, expected_opset_version: Any = None,
     Args:
         f (str, os.PathLike or binary file): the file to read.
         extra_files (dict of str to str, optional): its keys' texts are filled in. Default: none.
-        expected_opset_version (dict, optional): accepted for PyTorch's sake.
+        expected_opset_version (dict, optional): without effect, with one warning.
         device (device or str, optional): where it runs. Default: where it was exported, or the CPU.
 
     Returns:
@@ -126,6 +134,9 @@ def load(f: Any, *, extra_files: Any = None, expected_opset_version: Any = None,
         >>> lucid.export.load(file).module()(lucid.ones(2))
         tensor([2., 2.])
     """
+    warn_without_effect(
+        "load", "the format has its own version", expected_opset_version=expected_opset_version is not None
+    )
     if isinstance(f, (str, os.PathLike)):
         found = ExportedProgram._read(os.fspath(f), device)
     else:

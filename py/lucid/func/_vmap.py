@@ -63,7 +63,7 @@ def vmap(
         out_dims (int or nest of ints, default: 0): where that dimension is in each result.
         randomness (str, default: "error"): "error", "same" or "different": what random ops in `func` do.
         chunk_size (int, optional): how many samples run at once; all by default.
-        strategy (str, default: "vectorize"): accepted for compatibility.
+        strategy (str, default: "vectorize"): "vectorize" runs all samples in one call, "loop" one call for each.
 
     Returns:
         callable: the function of batches.

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from lucid import Tensor, errors
 from lucid._C import device as Device
 from lucid._C import dtype as DType
+from lucid._warnings import warn_without_effect
 from lucid.fx.graph import Graph
 from lucid.fx.graph_module import GraphModule
 from lucid.fx.node import Node, has_side_effect, map_aggregate
@@ -224,6 +225,9 @@ class Tracer(TracerBase):
         autowrap_functions: tuple[Callable[..., Any], ...] = (),
         param_shapes_constant: bool = False,
     ) -> None:
+        warn_without_effect(
+            "Tracer", "shapes of parameters stay in the graph", param_shapes_constant=param_shapes_constant
+        )
         self._functions = {
             id(v): v for m in autowrap_modules for k, v in vars(m).items() if not k.startswith("_") and callable(v)
         }

@@ -87,7 +87,7 @@ class Graph:
     Args:
         owning_module (Module, optional): the module that it belongs to.
         tracer_cls (type, optional): the class of the tracer that made it.
-        tracer_extras (dict[str, Any], optional): accepted for PyTorch's signature.
+        tracer_extras (dict[str, Any], optional): kept, without effect.
 
     Example:
         >>> graph = lucid.fx.Graph()

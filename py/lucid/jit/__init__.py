@@ -177,6 +177,11 @@ class ONNXTracedModule(Module):
     """The class of modules that PyTorch traces for ONNX, for `isinstance`."""
 
 
+def _deprecated(name: str) -> None:
+    """Warns, once for each function, of `optimize`, as PyTorch does."""
+    warn_once(f"jit.{name}(optimize)", f"{name}(): `optimize` has no effect; leave it out", FutureWarning)
+
+
 def script(
     obj: T,
     optimize: Any = None,
@@ -205,7 +210,7 @@ def script(
         tensor([2., 2.])
     """
     if optimize is not None:
-        warn_once("jit.script(optimize)", "script(): `optimize` changes nothing; leave it out", FutureWarning)
+        _deprecated("script")
     return obj
 
 
@@ -278,6 +283,8 @@ def trace(
         >>> f(lucid.ones(3))
         tensor([2., 2., 2.])
     """
+    if optimize is not None:
+        _deprecated("trace")
     if (example_inputs is None) == (example_kwarg_inputs is None):
         raise errors.RuntimeError("trace(): expected either example_inputs or example_kwarg_inputs")
     call: Any = func
@@ -328,6 +335,8 @@ def trace_module(
         >>> lucid.jit.trace_module(model, {"forward": lucid.ones(1, 2)}) is model
         True
     """
+    if optimize is not None:
+        _deprecated("trace_module")
     if not builtins.isinstance(mod, Module):
         raise AttributeError("expected torch.nn.Module as the first argument")
     if not builtins.isinstance(inputs, dict):

@@ -16,7 +16,7 @@ class Future:
     """A value that may not be there yet.
 
     Args:
-        devices (object, optional): accepted for PyTorch's signature.
+        devices (object, optional): without effect: a GPU has one stream, whose order holds between threads.
 
     Example:
         >>> future = lucid.jit.Future()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from lucid import errors
-from lucid._warnings import warn_once
+from lucid._warnings import warn_once, warn_without_effect
 from lucid.nn.modules.module import Module
 
 T = TypeVar("T")
@@ -18,8 +18,8 @@ def freeze(mod: T, preserved_attrs: Any = None, optimize_numerics: bool = True) 
 
     Args:
         mod (Module): in evaluation mode.
-        preserved_attrs (list of str, optional): accepted; all attributes stay.
-        optimize_numerics (bool, optional): accepted for PyTorch's sake.
+        preserved_attrs (list of str, optional): all attributes stay in any case.
+        optimize_numerics (bool, optional): False gives one warning: nothing is folded.
 
     Returns:
         Module: `mod` itself.
@@ -32,6 +32,7 @@ def freeze(mod: T, preserved_attrs: Any = None, optimize_numerics: bool = True) 
         >>> lucid.jit.freeze(net) is net
         True
     """
+    warn_without_effect("freeze", "nothing is folded into the module", optimize_numerics=not optimize_numerics)
     if getattr(mod, "training", False):
         raise errors.RuntimeError(
             "Freezing is currently only implemented for modules in eval mode. "
@@ -45,7 +46,7 @@ def optimize_for_inference(mod: T, other_methods: Any = None) -> T:
 
     Args:
         mod (Module): the module, changed in place.
-        other_methods (list of str, optional): accepted for PyTorch's sake.
+        other_methods (list of str, optional): without effect, with one warning.
 
     Returns:
         Module: `mod` itself.
@@ -54,6 +55,7 @@ def optimize_for_inference(mod: T, other_methods: Any = None) -> T:
         >>> lucid.jit.optimize_for_inference(lucid.nn.Dropout()).training
         False
     """
+    warn_without_effect("optimize_for_inference", "the module stays as it is", other_methods=bool(other_methods))
     return mod.eval() if isinstance(mod, Module) else mod
 
 
@@ -66,8 +68,8 @@ def run_frozen_optimizations(mod: Any, optimize_numerics: bool = True, preserved
 
     Args:
         mod (Module): stays as it is.
-        optimize_numerics (bool, optional): accepted for PyTorch's sake.
-        preserved_methods (list of str, optional): accepted for PyTorch's sake.
+        optimize_numerics (bool, optional): without effect.
+        preserved_methods (list of str, optional): without effect.
 
     Example:
         >>> lucid.jit.run_frozen_optimizations(lucid.nn.Linear(2, 1))

@@ -12,6 +12,7 @@ from typing import Any
 
 import lucid
 from lucid import errors
+from lucid._warnings import warn_without_effect
 from lucid.library import _schema
 from lucid.library._operator import KEYS, OPERATORS, Operator, device_key
 from lucid.library._registration import (
@@ -99,6 +100,7 @@ class CustomOpDef:
     def __init__(self, namespace: str, name: str, schema: str, fn: Callable[..., Any]) -> None:
         self._namespace, self._name, self._init_fn = namespace, name, fn
         self._opoverload = Operator(f"{namespace}::{name}", schema)
+        self._opoverload.is_custom_op = True
         OPERATORS[self._qualname] = self._opoverload
 
     @property
@@ -151,6 +153,13 @@ class CustomOpDef:
         return block
 
 
+def _tags(given: Any) -> list[Any]:
+    """Tags as a list: one, several or none of them."""
+    if given is None:
+        return []
+    return list(given) if isinstance(given, (list, tuple, set, frozenset)) else [given]
+
+
 def custom_op(
     name: str,
     fn: Callable[..., Any] | None = None,
@@ -172,7 +181,7 @@ def custom_op(
         mutates_args (str | Iterable[str]): the names of the arguments that it writes to, or `"unknown"`.
         device_types (str | Iterable[str], optional): the devices that it is a kernel of; `None` for all.
         schema (str, optional): instead of one from annotations.
-        tags (object, optional): taken for PyTorch's sake; they only tell a compiler what it may do.
+        tags (object, optional): one or several, which become the op's `tags`; they tell a compiler what it may do.
 
     Returns:
         A `CustomOpDef`, or the decorator.
@@ -199,6 +208,7 @@ def custom_op(
             raise errors.ValueError(f"custom_op({name!r}): the schema must have no name, got {schema!r}")
         namespace, _, short = _name(name).partition("::")
         made = CustomOpDef(namespace, short, text, function)
+        made._opoverload.tags = _tags(tags)
         register_kernel(made, device_types, function)
         return made
 
@@ -232,6 +242,7 @@ def define(qualname: str, schema: str, *, lib: Library | None = None, tags: Any 
     if name in OPERATORS:
         raise errors.RuntimeError(f"define(): the op {name} is there already")
     OPERATORS[name] = Operator(name, schema)
+    OPERATORS[name].tags = _tags(tags)
     if lib is not None:
         lib._defined.append(name)
 
@@ -244,7 +255,7 @@ def impl(qualname: Any, types: Any, func: Callable[..., Any] | None = None, *, l
             dispatch key.
         types (str or sequence of str): `"cpu"`, `"cuda"`, …, several of these, or `"default"` for all devices.
         func (callable, optional): the function; without it the result is a decorator.
-        lib (Library, optional): accepted for PyTorch's sake.
+        lib (Library, optional): a library that takes the registration back when it is destroyed.
 
     Returns:
         callable: the function itself, or a decorator.
@@ -274,7 +285,7 @@ def impl(qualname: Any, types: Any, func: Callable[..., Any] | None = None, *, l
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         for kind in given:
             key = "any" if kind == "default" else KEYS.get(kind) or device_key(kind)
-            _register(op, key, function)
+            _register(op, key, function, lib)
         return function
 
     return register if func is None else register(func)
@@ -306,6 +317,7 @@ class Library:
         self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
         self._defined: list[str] = []
         self._registered: list[tuple[str, str]] = []
+        self._undo: list[Callable[[], None]] = []
 
     def __repr__(self) -> str:
         return f"Library(kind={self.kind}, ns={self.ns}, dispatch_key={self.dispatch_key})>"
@@ -319,7 +331,7 @@ class Library:
         """
         name, _ = _schema.parse(schema)
         name = name.removeprefix(f"{self.ns}::")
-        define(f"{self.ns}::{name}", schema[schema.index("(") :], lib=self)
+        define(f"{self.ns}::{name}", schema[schema.index("(") :], lib=self, tags=tags)
         return name
 
     def impl(
@@ -354,7 +366,7 @@ class Library:
                 "leave allow_override out to replace it"
             )
         if fn is not fallthrough_kernel:
-            _register(found, KEYS[key], fn)
+            _register(found, KEYS[key], fn, self)
         _REGISTERED.add(registered)
         self._registered.append(registered)
 
@@ -363,7 +375,7 @@ class Library:
         return name if "::" in name else f"{self.ns}::{name}"
 
     def _register_fake(self, op_name: str, fn: Callable[..., Any], **options: Any) -> None:
-        register_fake(self._full(op_name), fn)
+        register_fake(self._full(op_name), fn, lib=self, allow_override=bool(options.get("allow_override", True)))
 
     def fallback(self, fn: Callable[..., Any], dispatch_key: str = "", *, with_keyset: bool = False) -> None:
         """A kernel for all ops that have none, in PyTorch.
@@ -374,7 +386,10 @@ class Library:
         raise errors.NotImplementedError("Library.fallback(): register a kernel for each op with Library.impl")
 
     def _destroy(self) -> None:
-        """Removes the ops that it defined."""
+        """Removes the ops that it defined, and what was registered with it."""
+        for undo in self._undo:
+            undo()
+        self._undo.clear()
         for name in self._defined:
             OPERATORS.pop(name, None)
         self._defined.clear()
@@ -462,8 +477,8 @@ def opcheck(
             one), `"test_faketensor"` (the function of `register_fake` gives the kernel's shapes and dtypes). Default:
             all three.
         raise_exception (bool, optional): whether a failure is raised, or given in the result. Default: True.
-        atol (float, optional): accepted; nothing is compared within a tolerance.
-        rtol (float, optional): accepted; nothing is compared within a tolerance.
+        atol (float, optional): nothing is compared within a tolerance; a number gives one warning.
+        rtol (float, optional): nothing is compared within a tolerance; a number gives one warning.
 
     Returns:
         dict of str to str: by test `"SUCCESS"`, or the error.
@@ -478,6 +493,9 @@ def opcheck(
         >>> lucid.library.opcheck(tripled, (lucid.ones(2),), test_utils="test_schema")
         {'test_schema': 'SUCCESS'}
     """
+    warn_without_effect(
+        "opcheck", "no values are compared within a tolerance", atol=atol is not None, rtol=rtol is not None
+    )
     from lucid.library._opcheck import run
 
     names = [test_utils] if isinstance(test_utils, str) else list(test_utils)

@@ -53,6 +53,9 @@ class Operator:
         self.autograd: Callable[..., Any] | None = None
         self.autocast: dict[str, lucid.dtype] = {}
         self.under_autocast: dict[str, Callable[..., Any]] = {}
+        self.is_custom_op = False
+        #: What `define` and `custom_op` were told of the op; kept, and read by none of Lucid's own functions.
+        self.tags: list[Any] = []
         self.dispatch: dict[type, Callable[..., Any]] = {}
 
     @property

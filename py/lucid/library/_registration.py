@@ -32,15 +32,30 @@ def _operator(op: Any) -> Operator:
     return found
 
 
-def _register(op: Operator, kind: str, fn: Callable[..., Any]) -> None:
-    if kind == "autograd":
-        op.autograd = fn
-    elif kind == "fake":
-        op.fake = fn
+def _register(op: Operator, kind: str, fn: Callable[..., Any], lib: Library | None = None) -> None:
+    if kind in ("autograd", "fake"):
+        put(lib, op, kind, fn)
     elif kind.startswith("autocast:"):
-        op.under_autocast[kind.removeprefix("autocast:")] = fn
+        put(lib, op, "under_autocast", fn, kind.removeprefix("autocast:"))
     else:
-        op.kernels[kind] = fn
+        put(lib, op, "kernels", fn, kind)
+
+
+def put(lib: Library | None, op: Operator, attribute: str, value: Any, key: Any = None) -> None:
+    """Registers what belongs to an op; a library that is given takes it back when it is destroyed."""
+    table = vars(op) if key is None else getattr(op, attribute)
+    name = attribute if key is None else key
+    table[name] = value
+    if lib is None or value is None:
+        return
+
+    def take_back() -> None:
+        if table.get(name) is value and key is None:
+            table[name] = None
+        elif table.get(name) is value:
+            del table[name]
+
+    lib._undo.append(take_back)
 
 
 def register_kernel(
@@ -53,7 +68,7 @@ def register_kernel(
         device_types (str, sequence of str or None): `"cpu"`, `"cuda"` or another name of the GPU device, several of
             these, or None for all devices.
         func (callable, optional): the kernel; without it the result is a decorator.
-        lib (Library, optional): accepted for PyTorch's sake.
+        lib (Library, optional): a library that takes the registration back when it is destroyed.
 
     Returns:
         callable: the kernel itself, or a decorator.
@@ -77,7 +92,7 @@ def register_kernel(
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         for key in keys:
-            found.kernels[key] = function
+            put(lib, found, "kernels", function, key)
         return function
 
     return register if func is None else register(func)
@@ -90,7 +105,7 @@ def register_fake(
     *,
     lib: Library | None = None,
     _stacklevel: int = 1,
-    allow_override: bool = False,
+    allow_override: bool = True,
 ) -> Any:
     """Registers the function that gives empty results of an op's shapes and dtypes, with which `opcheck` compares.
 
@@ -100,14 +115,14 @@ def register_fake(
         op (str, Operator or CustomOpDef): the op or its name.
         func (callable, optional): takes the op's arguments and gives tensors of the right shape and dtype; without it
             the result is a decorator.
-        lib (Library, optional): accepted for PyTorch's sake.
-        allow_override (bool, optional): accepted; a second registration always replaces the first.
+        lib (Library, optional): a library that takes the registration back when it is destroyed.
+        allow_override (bool, optional): whether it may replace another one, as it always may of a `custom_op`.
 
     Returns:
         callable: the function itself, or a decorator.
 
     Raises:
-        RuntimeError: there is no such op.
+        RuntimeError: there is no such op, or it has a function of shapes that may not be replaced.
 
     Example:
         >>> @lucid.library.custom_op("guide::doubled", mutates_args=())
@@ -122,7 +137,12 @@ def register_fake(
     found = _operator(op)
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        found.fake = function
+        if found.fake is not None and not (allow_override or found.is_custom_op):
+            raise errors.RuntimeError(
+                f"register_fake(): the op {found._qualname} already has a fake impl registered; "
+                "pass allow_override=True to replace it"
+            )
+        put(lib, found, "fake", function)
         return function
 
     return register if func is None else register(func)
@@ -148,7 +168,7 @@ def register_autograd(
         setup_context (callable, optional): `setup_context(ctx, inputs, output)`, or with arguments by name
             `setup_context(ctx, inputs, keyword_only_inputs, output)`: saves what `backward` needs with
             `ctx.save_for_backward`, or as attributes.
-        lib (Library, optional): accepted for PyTorch's sake.
+        lib (Library, optional): a library that takes the registration back when it is destroyed.
 
     Raises:
         RuntimeError: there is no such op, or it writes to its arguments.
@@ -172,7 +192,8 @@ def register_autograd(
         raise errors.RuntimeError(
             f"Cannot register autograd formula for non-functional operator {found._qualname}: it writes to arguments"
         )
-    found.backward, found.setup = backward, setup_context
+    put(lib, found, "backward", backward)
+    put(lib, found, "setup", setup_context)
 
 
 def register_vmap(op: Any, func: Callable[..., Any] | None = None, /, *, lib: Library | None = None) -> Any:
@@ -182,7 +203,7 @@ def register_vmap(op: Any, func: Callable[..., Any] | None = None, /, *, lib: Li
         op (str, Operator or CustomOpDef): the op or its name.
         func (callable, optional): `func(info, in_dims, *args, **kwargs)` gives `(result, out_dims)`; without it the
             result is a decorator.
-        lib (Library, optional): accepted for PyTorch's sake.
+        lib (Library, optional): a library that takes the registration back when it is destroyed.
 
     Returns:
         callable: the function itself, or a decorator.
@@ -203,7 +224,7 @@ def register_vmap(op: Any, func: Callable[..., Any] | None = None, /, *, lib: Li
     found = _operator(op)
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        found.vmap = function
+        put(lib, found, "vmap", function)
         return function
 
     return register if func is None else register(func)
@@ -216,7 +237,7 @@ def register_autocast(op: Any, device_type: str, cast_inputs: lucid.dtype, /, *,
         op (str, Operator or CustomOpDef): the op or its name.
         device_type (str): `"cpu"`, or `"cuda"` or another name of the GPU device.
         cast_inputs (dtype): what they are cast to, such as `lucid.bfloat16`.
-        lib (Library, optional): accepted for PyTorch's sake.
+        lib (Library, optional): a library that takes the registration back when it is destroyed.
 
     Raises:
         RuntimeError: there is no such op.
@@ -235,7 +256,7 @@ def register_autocast(op: Any, device_type: str, cast_inputs: lucid.dtype, /, *,
         raise errors.ValueError(f"Unknown device type: {device_type}")
     if not isinstance(cast_inputs, lucid.dtype):
         raise errors.ValueError(f"register_autocast(): expected a dtype, got {type(cast_inputs).__name__}")
-    _operator(op).autocast["cpu" if device_type == "cpu" else "gpu"] = cast_inputs
+    put(lib, _operator(op), "autocast", cast_inputs, "cpu" if device_type == "cpu" else "gpu")
 
 
 def register_torch_dispatch(
@@ -247,7 +268,7 @@ def register_torch_dispatch(
         op (str, Operator or CustomOpDef): the op or its name.
         torch_dispatch_class (type): the subclass of `Tensor`.
         func (callable, optional): `func(cls, op, types, args, kwargs)`; without it the result is a decorator.
-        lib (Library, optional): accepted for PyTorch's sake.
+        lib (Library, optional): a library that takes the registration back when it is destroyed.
 
     Returns:
         callable: the function itself, or a decorator.
@@ -269,7 +290,7 @@ def register_torch_dispatch(
     found = _operator(op)
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        found.dispatch[torch_dispatch_class] = function
+        put(lib, found, "dispatch", function, torch_dispatch_class)
         return function
 
     return register if func is None else register(func)

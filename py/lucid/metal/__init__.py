@@ -98,7 +98,7 @@ class MetalStream(Stream):
 
     Args:
         device (device or int, optional): the GPU; there is one.
-        priority (int, optional): accepted for PyTorch's sake.
+        priority (int, optional): another than 0 gives one warning that it has no effect.
 
     Example:
         >>> if lucid.metal.is_available():

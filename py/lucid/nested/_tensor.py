@@ -238,7 +238,7 @@ def nested_tensor(
         layout (object, optional): `lucid.jagged`.
         device (lucid.device or str, optional): Those of the result; the first tensor's where not given.
         requires_grad (bool, default: False): Whether `backward` leaves a gradient in it.
-        pin_memory (bool, default: False): Accepted: there is one host memory.
+        pin_memory (bool, default: False): without effect: there is one host memory.
 
     Returns:
         NestedTensor: of the tensors.
@@ -275,8 +275,8 @@ def nested_tensor_from_jagged(
             of rows.
         lengths (Tensor, optional): (N): in the place of offsets.
         jagged_dim (int, optional): Which dimension of the result differs: 1.
-        min_seqlen (int, optional): Accepted: the offsets tell both.
-        max_seqlen (int, optional): Accepted: the offsets tell both.
+        min_seqlen (int, optional): without effect: the offsets tell both.
+        max_seqlen (int, optional): without effect: the offsets tell both.
 
     Returns:
         NestedTensor: of the rows.

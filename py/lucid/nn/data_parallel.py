@@ -9,6 +9,7 @@ from typing import Any
 
 import lucid
 from lucid import _C, Tensor, errors
+from lucid._warnings import warn_without_effect
 from lucid.autograd import Function
 from lucid.nn.modules.module import Module
 
@@ -149,7 +150,7 @@ class DistributedDataParallel(Module):
         module (Module): its state has the same shapes on every process, which is checked.
         device_ids (list, optional): None, or a list of one device.
         output_device (device or int, optional): None, or the same device.
-        dim (int, optional): accepted; inputs are not split here.
+        dim (int, optional): inputs are not split here; another than 0 gives one warning.
         broadcast_buffers (bool, optional): whether rank 0's buffers are sent to all before each forward pass in
             training mode. Default: True.
         init_sync (bool, optional): whether the state is checked and sent at construction. Default: True.
@@ -158,10 +159,10 @@ class DistributedDataParallel(Module):
         find_unused_parameters (bool, optional): whether parameters may be without a gradient in a pass. Those that no
             process used keep the `grad` that they had. Without it a pass that leaves a parameter out raises an error.
             Default: False.
-        check_reduction (bool, optional): accepted for PyTorch's sake.
+        check_reduction (bool, optional): deprecated, and without effect in PyTorch, too.
         gradient_as_bucket_view (bool, optional): whether gradients become views of their bucket instead of copies.
             Default: False.
-        static_graph (bool, optional): accepted; buckets are always the same.
+        static_graph (bool, optional): buckets are always the same.
         unknown (object): nothing: another name is an error.
 
     Raises:
@@ -196,6 +197,7 @@ class DistributedDataParallel(Module):
         static_graph: bool = False,
         **unknown: Any,
     ) -> None:
+        warn_without_effect("DistributedDataParallel", "inputs are not split here", dim=dim != 0)
         super().__init__()
         from lucid.distributed import _state
 

@@ -168,9 +168,9 @@ def export(
         opset_version (int, optional): ONNX's version of operators, 18 to 20. Default: 18.
         dynamic_axes (dict, optional): sizes that may vary: by name of an input or output a list of axes, or a dict of
             axes and their names. One of a tensor's sizes can vary where it is reshaped. Default: none.
-        do_constant_folding (bool, optional): accepted; what does not depend on the inputs is always computed.
-        training (object, optional): accepted; a graph for evaluation is written.
-        dynamo (bool, optional): accepted for PyTorch's sake.
+        do_constant_folding (bool, optional): what does not depend on the inputs is always computed.
+        training (object, optional): a graph for evaluation is written in any case; others are an error.
+        dynamo (bool, optional): there is one exporter, which runs the model, in any case.
 
     Returns:
         ONNXProgram: `save(path)` writes it; `model_proto` is what the package `onnx` takes.

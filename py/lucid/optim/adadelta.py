@@ -24,7 +24,8 @@ class Adadelta(Stepping):
         eps (float, default: 1e-06): Added below the roots.
         weight_decay (float, default: 0): L2 penalty.
         foreach (bool, optional): Accepted; a step is one engine call in any case.
-        capturable (bool, default: False): Accepted for parameters on the GPU device; no effect.
+        capturable (bool, default: False): For parameters on the GPU device; True gives one warning that it has no
+            effect.
         maximize (bool, default: False): Ascend instead.
         differentiable (bool, default: False): Record the step, for gradients through it.
 

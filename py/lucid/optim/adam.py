@@ -50,7 +50,8 @@ class Adam(Stepping):
         amsgrad (bool, default: False): Divide by the largest second moment so far (Reddi et al., 2018).
         foreach (bool, optional): Accepted; a step is one engine call in any case.
         maximize (bool, default: False): Ascend instead.
-        capturable (bool, default: False): Accepted for parameters on the GPU device; no effect.
+        capturable (bool, default: False): For parameters on the GPU device; True gives one warning that it has no
+            effect.
         differentiable (bool, default: False): Record the step, for gradients through it; parameters must not be
             leaves then.
         fused (bool, optional): Accepted as `foreach`.

@@ -26,7 +26,8 @@ class Adamax(Stepping):
         foreach (bool, optional): Accepted; a step is one engine call in any case.
         maximize (bool, default: False): Ascend instead.
         differentiable (bool, default: False): Record the step, for gradients through it.
-        capturable (bool, default: False): Accepted for parameters on the GPU device; no effect.
+        capturable (bool, default: False): For parameters on the GPU device; True gives one warning that it has no
+            effect.
 
     Raises:
         ValueError: an option is out of its range.

@@ -25,10 +25,11 @@ class AdamW(Adam):
         weight_decay (float, default: 0.01): the share by which parameters shrink.
         amsgrad (bool, default: False): divides by the largest average of squares so far.
         maximize (bool, default: False): ascends along the gradient rather than descends.
-        foreach (bool, optional): accepted for PyTorch's signature; all parameters are always stepped in one call.
-        capturable (bool, default: False): accepted for PyTorch's signature; has no effect.
-        differentiable (bool, default: False): accepted for PyTorch's signature; a step is not differentiated.
-        fused (bool, optional): accepted for PyTorch's signature; steps are always fused.
+        foreach (bool, optional): all parameters are stepped in one call in any case.
+        capturable (bool, default: False): for parameters on the GPU device; True gives one warning that it has no
+            effect.
+        differentiable (bool, default: False): records the step, for gradients through it.
+        fused (bool, optional): a step is fused in any case.
 
     Raises:
         ValueError: an option is out of its range.

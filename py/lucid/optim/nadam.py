@@ -31,7 +31,8 @@ class NAdam(Stepping):
         decoupled_weight_decay (bool, default: False): Shrink parameters by the penalty directly.
         foreach (bool, optional): Accepted; a step is one engine call in any case.
         maximize (bool, default: False): Ascend instead.
-        capturable (bool, default: False): Accepted for parameters on the GPU device; no effect.
+        capturable (bool, default: False): For parameters on the GPU device; True gives one warning that it has no
+            effect.
         differentiable (bool, default: False): Record the step, for gradients through it.
 
     Raises:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lucid import Tensor, errors
+from lucid._warnings import warn_without_effect
 
 __all__ = ["at_least", "check", "checked", "rate"]
 
@@ -116,6 +117,8 @@ def checked(arguments: dict[str, Any], **own: Rule) -> dict[str, Any]:
         rule = own.get(name) or RULES.get(name)
         if rule is not None:
             rule(value)
+    why = "there are no CUDA graphs to capture the step in"
+    warn_without_effect("Optimizer", why, capturable=bool(options.get("capturable")))
     if options.get("fused") and options.get("differentiable"):
         raise errors.RuntimeError("`fused` does not support `differentiable`")
     if options.get("fused") and options.get("foreach"):

@@ -25,7 +25,8 @@ class RMSprop(Stepping):
         weight_decay (float, default: 0): L2 penalty.
         momentum (float, default: 0): Default: 0, which keeps no buffer.
         centered (bool, default: False): Divide by the root of the variance (Graves, 2013).
-        capturable (bool, default: False): Accepted for parameters on the GPU device; no effect.
+        capturable (bool, default: False): For parameters on the GPU device; True gives one warning that it has no
+            effect.
         foreach (bool, optional): Accepted; a step is one engine call in any case.
         maximize (bool, default: False): Ascend instead.
         differentiable (bool, default: False): Record the step, for gradients through it.

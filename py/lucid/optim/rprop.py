@@ -25,7 +25,8 @@ class Rprop(Stepping):
         lr (float, default: 0.01): The first step size.
         etas (tuple[float, float], optional): Factors of the step size. Default: (0.5, 1.2).
         step_sizes (tuple[float, float], optional): Smallest and largest step.
-        capturable (bool, default: False): Accepted for parameters on the GPU device; no effect.
+        capturable (bool, default: False): For parameters on the GPU device; True gives one warning that it has no
+            effect.
         foreach (bool, optional): Accepted; a step is one engine call in any case.
         maximize (bool, default: False): Ascend instead.
         differentiable (bool, default: False): Record the step, for gradients through it.

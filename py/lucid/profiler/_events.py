@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lucid import errors
+from lucid._warnings import warn_without_effect
 
 
 @dataclass(frozen=True)
@@ -327,8 +328,10 @@ class ProfileSummary:
 
         `sort_by` is `total_time` (the default), `self_time`, `mean_time`, `calls`, `mlx_ops`, `memory`, `flops` or
         `name`, or one of PyTorch's `cpu_time_total`, `self_cpu_time_total`, `cpu_time`, `count`, `cpu_memory_usage` and
-        `device_time_total`. `top_level_events_only` is accepted: ops do not call each other here.
+        `device_time_total`. `top_level_events_only` gives one warning that it has no effect: ops do not call
+        each other here.
         """
+        warn_without_effect("table", "ops do not call one another", top_level_events_only=top_level_events_only)
         if sort_by is not None and sort_by not in _KEYS:
             raise errors.ValueError(f"sort_by should be one of {', '.join(_KEYS)}, got {sort_by!r}")
         rows = sorted(self.rows, key=_KEYS[sort_by or "total_time"])

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import lucid
 from lucid import _C, errors
-from lucid._warnings import warn
+from lucid._warnings import warn, warn_without_effect
 from lucid.profiler._events import MemoryStats, OpEvent, ProfileSummary
 from lucid.profiler._flops import flops
 from lucid.profiler._schedule import ProfilerAction
@@ -325,19 +325,19 @@ class profile(Profiler):
     """A `Profiler` with the arguments that PyTorch's has.
 
     Args:
-        activities (Iterable[Any], optional): accepted for PyTorch's signature; all are traced.
+        activities (Iterable[Any], optional): all are traced in any case; an empty one is an error.
         schedule (callable, optional): takes the number of the step, and returns what is done in it.
         on_trace_ready (callable, optional): takes the profiler, when a trace is complete.
         record_shapes (bool, default: False): records the shapes of operands.
         profile_memory (bool, default: False): records memory.
         with_stack (bool, default: False): records where ops were called.
         with_flops (bool, default: False): counts floating-point operations.
-        with_modules (bool, default: False): accepted for PyTorch's signature.
-        experimental_config (object, optional): accepted for PyTorch's signature.
-        execution_trace_observer (object, optional): accepted for PyTorch's signature.
+        with_modules (bool, default: False): True gives one warning that it has no effect.
+        experimental_config (object, optional): one gives one warning that it has no effect.
+        execution_trace_observer (object, optional): one gives one warning that it has no effect.
         acc_events (bool, default: False): keeps the events of all cycles.
-        custom_trace_id_callback (callable, optional): accepted for PyTorch's signature.
-        post_processing_timeout_s (float, optional): accepted for PyTorch's signature.
+        custom_trace_id_callback (callable, optional): one gives one warning that it has no effect.
+        post_processing_timeout_s (float, optional): a number gives one warning that it has no effect.
 
     Raises:
         ValueError: activities that are not there.
@@ -366,6 +366,15 @@ class profile(Profiler):
         custom_trace_id_callback: Any = None,
         post_processing_timeout_s: float | None = None,
     ) -> None:
+        warn_without_effect(
+            "profile",
+            "ops are what is recorded",
+            with_modules=with_modules,
+            experimental_config=experimental_config is not None,
+            execution_trace_observer=execution_trace_observer is not None,
+            custom_trace_id_callback=custom_trace_id_callback is not None,
+            post_processing_timeout_s=post_processing_timeout_s is not None,
+        )
         if activities is not None and not list(activities):
             raise errors.ValueError("profile: no activities given; leave them out, or name ProfilerActivity.CPU")
         super().__init__(

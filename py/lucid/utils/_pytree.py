@@ -183,7 +183,7 @@ def register_pytree_node(
             compared with `==`.
         unflatten_fn: Makes an instance from children and a context.
         flatten_with_keys_fn: As `flatten_fn`, with pairs of a key and a child; for `tree_flatten_with_path`.
-        serialized_type_name, to_dumpable_context, from_dumpable_context: Accepted; nothing is written here.
+        serialized_type_name, to_dumpable_context, from_dumpable_context: without effect: nothing is written here.
 
     Raises:
         ValueError: The class is a container already.

@@ -19,6 +19,7 @@ from lucid._grad_mode import enable_grad, no_grad
 from lucid._warnings import warn
 from lucid.autograd.function import Function
 from lucid.autograd.graph import own_hooks
+from lucid.utils import _pytree
 from lucid.utils._selective import (
     SAC_IGNORED_OPS,
     CheckpointPolicy,
@@ -40,9 +41,11 @@ __all__ = [
     "checkpoint_sequential",
     "create_selective_checkpoint_contexts",
     "detach_variable",
+    "get_device_states",
     "noop_context_fn",
     "set_checkpoint_debug_enabled",
     "set_checkpoint_early_stop",
+    "set_device_states",
 ]
 
 
@@ -347,7 +350,8 @@ def checkpoint(
         debug (bool, default: False): traces the ops of both runs where they differ.
         preserve_rng_state (bool, default: True): draws the same random numbers again.
         early_stop (bool, default: True): stops the second run as soon as all is there that is needed.
-        respect_saved_tensors_hooks (bool, optional): accepted for PyTorch's signature.
+        respect_saved_tensors_hooks (bool, optional): whether what a selective checkpoint keeps goes through the hooks
+            around the call.
         **kwargs (object): its keyword arguments.
 
     Returns:
@@ -399,6 +403,46 @@ def checkpoint(
         output = function(*args, **kwargs)
     frame.complete = True
     return output
+
+
+def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
+    """The random state of the devices of tensors, which `set_device_states` takes. All devices share one here.
+
+    Args:
+        *args (object): tensors, and nests of them; those on the CPU and other values do not count.
+
+    Returns:
+        tuple: the indices of the GPUs, one for each tensor, and their states, uint8 tensors.
+
+    Example:
+        >>> lucid.utils.checkpoint.get_device_states(lucid.ones(2))
+        ([], [])
+    """
+    leaves = _pytree.tree_leaves(args)
+    devices = [0 for x in leaves if isinstance(x, Tensor) and x.device.type not in ("cpu", "meta")]
+    return devices, [_C.get_rng_state() for _ in devices]
+
+
+def set_device_states(devices: Iterable[int], states: Iterable[Tensor], *, device_type: str | None = None) -> None:
+    """Has random numbers go on from states that `get_device_states` gave.
+
+    Args:
+        devices (iterable of int): the indices of the GPUs; there is one, 0.
+        states (iterable of Tensor): a state for each.
+        device_type (str, optional): the devices' type; with "meta" nothing is set.
+
+    Raises:
+        ValueError: there is no such device.
+
+    Example:
+        >>> lucid.utils.checkpoint.set_device_states([], [])
+    """
+    if device_type == "meta":
+        return
+    for device, state in zip(devices, states, strict=False):
+        if device != 0:
+            raise ValueError(f"set_device_states: there is one GPU, 0, got {device}")
+        _C.set_rng_state(state)
 
 
 def check_backward_validity(inputs: Iterable[Any]) -> None:

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from lucid import errors
+from lucid._warnings import warn
 from lucid.nn.modules import module as _module
 from lucid.profiler import profile, record_function
 from lucid.utils.benchmark._measure import trim_sigfig
@@ -32,7 +33,7 @@ class FlopCounterMode:
     computes counts for `Global` alone.
 
     Args:
-        mods (object, optional): taken for PyTorch's sake; modules are found as they are called.
+        mods (object, optional): without effect, with a warning: modules are found as they are called.
         depth (int, default: 2): how deep the table goes into modules.
         display (bool, default: True): whether to print the table at the end of the block.
         custom_mapping (dict[Any, Any], optional): taken by PyTorch for its ops; must be empty.
@@ -52,6 +53,8 @@ class FlopCounterMode:
     def __init__(
         self, mods: Any = None, depth: int = 2, display: bool = True, custom_mapping: dict[Any, Any] | None = None
     ) -> None:
+        if mods is not None:
+            warn("mods argument is not needed anymore, you can stop passing it")
         if custom_mapping:
             raise errors.NotImplementedError(
                 "FlopCounterMode: which ops count is not to be set; leave custom_mapping out"

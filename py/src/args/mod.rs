@@ -76,6 +76,10 @@ pub struct At {
 /// The name of an object's type, for messages.
 pub fn kind_name(obj: &Bound<'_, PyAny>) -> String {
     let name = obj.get_type().name().map_or_else(|_| "object".into(), |n| n.to_string());
+    if name == "AbsentDtype" {
+        // The name of a dtype that is not there, with what it is not.
+        return obj.getattr("sentence").and_then(|text| text.extract()).unwrap_or(name);
+    }
     match name == "Tensor" && !obj.is_instance_of::<PyTensor>() {
         // A tensor of another library's, by the name of which alone nobody would see what is wrong.
         true => obj.get_type().fully_qualified_name().map_or(name, |n| format!("{n} (see lucid.as_tensor)")),

@@ -19,7 +19,7 @@ class QuantStub(nn.Module):
     """Where a model's input would be quantized: gives it as it is.
 
     Args:
-        qconfig (object, optional): accepted for PyTorch's signature.
+        qconfig (object, optional): kept as an attribute, without effect.
 
     Example:
         >>> lucid.ao.quantization.QuantStub()(lucid.ones(1))
@@ -40,7 +40,7 @@ class DeQuantStub(QuantStub):
     """Where a model's output would be floating point again: gives it as it is.
 
     Args:
-        qconfig (object, optional): accepted for PyTorch's signature.
+        qconfig (object, optional): kept as an attribute, without effect.
 
     Example:
         >>> lucid.ao.quantization.DeQuantStub()(lucid.ones(1))

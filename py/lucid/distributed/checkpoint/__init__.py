@@ -193,7 +193,7 @@ def save(
         checkpoint_id (str or os.PathLike): the folder, which all processes see. A checkpoint that is there is replaced
             when all have written.
         storage_writer (FileSystemWriter, optional): names the folder in place of `checkpoint_id`.
-        planner (DefaultSavePlanner, optional): accepted; there is one way to take a state dict apart.
+        planner (DefaultSavePlanner, optional): without effect: there is one way to take a state dict apart.
         process_group (ProcessGroup, optional): the group; default: all processes of the job.
         no_dist (bool, optional): whether this process saves alone. Default: False.
 
@@ -272,7 +272,7 @@ def async_save(
         state_dict (dict): as of `save`; its tensors may change as soon as this returns.
         checkpoint_id (str or os.PathLike): the folder, which all processes see.
         storage_writer (FileSystemWriter, optional): names the folder in place of `checkpoint_id`.
-        planner (DefaultSavePlanner, optional): accepted; there is one way to take a state dict apart.
+        planner (DefaultSavePlanner, optional): without effect: there is one way to take a state dict apart.
         process_group (ProcessGroup, optional): the group; default: all processes of the job.
         no_dist (bool, optional): whether this process saves alone. Default: False.
 
@@ -367,7 +367,7 @@ def load(
             differ. Tensors are overwritten, other values replaced.
         checkpoint_id (str or os.PathLike): the folder that `save` has written.
         storage_reader (FileSystemReader, optional): names the folder in place of `checkpoint_id`.
-        planner (DefaultLoadPlanner, optional): accepted; there is one way to fill a state dict.
+        planner (DefaultLoadPlanner, optional): without effect: there is one way to fill a state dict.
         process_group (ProcessGroup, optional): the group; default: all processes of the job.
         no_dist (bool, optional): whether this process loads alone. Default: False.
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lucid import errors
+from lucid._warnings import warn_without_effect
 
 __all__ = ["DefaultLoadPlanner", "DefaultSavePlanner", "FileSystemReader", "FileSystemWriter"]
 
@@ -17,10 +18,10 @@ class FileSystemWriter:
     Args:
         path (str or os.PathLike): the folder.
         single_file_per_rank (bool, optional): must be True: each rank writes one file. Default: True.
-        sync_files (bool, optional): accepted; files are always synced before the checkpoint replaces an older one.
-        thread_count (int, optional): accepted; one thread writes.
-        per_thread_copy_ahead (int, optional): accepted for PyTorch's sake.
-        cache_staged_state_dict (bool, optional): accepted for PyTorch's sake.
+        sync_files (bool, optional): files are always synced before the checkpoint replaces an older one; False warns.
+        thread_count (int, optional): one thread writes; more give one warning.
+        per_thread_copy_ahead (int, optional): nothing is copied ahead; another number gives one warning.
+        cache_staged_state_dict (bool, optional): nothing is staged; True gives one warning.
         overwrite (bool, optional): must be True: a checkpoint that is there is replaced. Default: True.
 
     Raises:
@@ -42,6 +43,14 @@ class FileSystemWriter:
         cache_staged_state_dict: bool = False,
         overwrite: bool = True,
     ) -> None:
+        warn_without_effect(
+            "FileSystemWriter",
+            "one thread writes, straight from the tensors",
+            thread_count=thread_count != 1,
+            per_thread_copy_ahead=per_thread_copy_ahead != 10_000_000,
+            cache_staged_state_dict=cache_staged_state_dict,
+        )
+        warn_without_effect("FileSystemWriter", "files are always synced", sync_files=not sync_files)
         if not single_file_per_rank or not overwrite:
             raise errors.NotImplementedError(
                 "FileSystemWriter: each rank writes one file, and a checkpoint that is there is replaced"
@@ -81,7 +90,7 @@ class DefaultSavePlanner:
 
     Args:
         flatten_state_dict (bool, optional): must be True. Default: True.
-        flatten_sharded_tensors (bool, optional): accepted for PyTorch's sake.
+        flatten_sharded_tensors (bool, optional): there is one way; False gives one warning.
         options (object): PyTorch's others; ignored.
 
     Raises:
@@ -97,6 +106,12 @@ class DefaultSavePlanner:
     """
 
     def __init__(self, flatten_state_dict: bool = True, flatten_sharded_tensors: bool = True, **options: Any) -> None:
+        warn_without_effect(
+            type(self).__name__,
+            "there is one way to take a state dict apart",
+            flatten_sharded_tensors=not flatten_sharded_tensors,
+            **dict.fromkeys(options, True),
+        )
         if not flatten_state_dict:
             raise errors.NotImplementedError("DefaultSavePlanner: state dicts are always flattened")
 
@@ -106,7 +121,7 @@ class DefaultLoadPlanner(DefaultSavePlanner):
 
     Args:
         flatten_state_dict (bool, optional): must be True. Default: True.
-        flatten_sharded_tensors (bool, optional): accepted for PyTorch's sake.
+        flatten_sharded_tensors (bool, optional): there is one way; False gives one warning.
         allow_partial_load (bool, optional): must be False: every name that `load` is given has to be in the checkpoint.
         options (object): PyTorch's others; ignored.
 
@@ -125,6 +140,9 @@ class DefaultLoadPlanner(DefaultSavePlanner):
         allow_partial_load: bool = False,
         **options: Any,
     ) -> None:
+        warn_without_effect(
+            "DefaultLoadPlanner", "there is one way to fill a state dict", **dict.fromkeys(options, True)
+        )
         super().__init__(flatten_state_dict, flatten_sharded_tensors)
         if allow_partial_load:
             raise errors.NotImplementedError("DefaultLoadPlanner: give load() the names that the checkpoint has")

@@ -7,6 +7,7 @@ from typing import Any
 
 import lucid
 from lucid import Tensor, errors
+from lucid._warnings import warn_without_effect
 from lucid.distributed.tensor import DTensor
 from lucid.nn.modules.module import Module
 
@@ -30,11 +31,12 @@ class StateDictOptions:
             then. Default: False.
         cpu_offload (bool, optional): whether tensors are copied to the CPU. Default: False.
         ignore_frozen_params (bool, optional): whether parameters that need no gradient are left out. Default: False.
-        keep_submodule_prefixes (bool, optional): accepted for PyTorch's sake.
+        keep_submodule_prefixes (bool, optional): prefixes are always kept; False gives one warning.
         strict (bool, optional): whether a name that the module lacks is an error. Default: True.
         broadcast_from_rank0 (bool, optional): must be False: each process reads what it needs.
-        flatten_optimizer_state_dict (bool, optional): accepted; the state is always flat.
-        dsd_fqn_modifiers (str, optional): accepted for PyTorch's sake.
+        flatten_optimizer_state_dict (bool, optional): the state always has PyTorch's nested form; True gives one
+            warning.
+        dsd_fqn_modifiers (str, optional): modules rename nothing; another value gives one warning.
 
     Example:
         >>> from lucid.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
@@ -55,6 +57,15 @@ class StateDictOptions:
     broadcast_from_rank0: bool = False
     flatten_optimizer_state_dict: bool = False
     dsd_fqn_modifiers: str = "_fqn_modifiers"
+
+    def __post_init__(self) -> None:
+        warn_without_effect(
+            "StateDictOptions",
+            "state dicts have one form",
+            keep_submodule_prefixes=not self.keep_submodule_prefixes,
+            flatten_optimizer_state_dict=self.flatten_optimizer_state_dict,
+            dsd_fqn_modifiers=self.dsd_fqn_modifiers != "_fqn_modifiers",
+        )
 
 
 #: What modules around others put before the names inside.

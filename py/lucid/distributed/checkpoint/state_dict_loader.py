@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from lucid._warnings import warn_without_effect
 from lucid.distributed.checkpoint import load as load
 
 
@@ -21,9 +22,9 @@ def load_state_dict(
         state_dict (dict): of the names and shapes that were saved; tensors are overwritten, other values replaced.
         storage_reader (FileSystemReader): the folder.
         process_group (ProcessGroup, optional): the group; default: all processes of the job.
-        coordinator_rank (int, optional): accepted; all ranks read.
+        coordinator_rank (int, optional): another than 0 gives one warning; all ranks read.
         no_dist (bool, optional): whether this process loads alone. Default: False.
-        planner (DefaultLoadPlanner, optional): accepted; there is one way to fill a state dict.
+        planner (DefaultLoadPlanner, optional): without effect: there is one way to fill a state dict.
 
     Raises:
         CheckpointException: on every process, where a tensor is missing, cut short or of another shape.
@@ -38,4 +39,5 @@ def load_state_dict(
         >>> state
         {'epoch': 3}
     """
+    warn_without_effect("load_state_dict", "all ranks read", coordinator_rank=coordinator_rank != 0)
     load(state_dict, storage_reader=storage_reader, process_group=process_group, no_dist=no_dist, planner=planner)

@@ -13,7 +13,7 @@ from typing import Any
 
 import lucid
 from lucid import Tensor, errors
-from lucid._warnings import warn_once
+from lucid._warnings import warn_once, warn_without_effect
 from lucid.autograd import Function
 from lucid.autograd.graph import saved_tensors_hooks
 from lucid.distributed._state import ProcessGroup, default_group
@@ -233,6 +233,7 @@ class FSDPModule:
 
     def unshard(self, async_op: bool = False) -> None:
         """Gathers the whole parameters for a backward pass ahead of time."""
+        warn_without_effect("unshard", "parameters are there when it returns", async_op=async_op)
         self._unit.again()
 
     def _units(self, recurse: bool) -> list[_Unit]:
@@ -356,7 +357,8 @@ def fully_shard(
         reshard_after_forward (bool, optional): whether the whole parameters are dropped after the forward pass and
             gathered again in the backward pass, which takes a third gather and less memory. Default: True.
         mp_policy (MixedPrecisionPolicy, optional): the dtypes to gather and reduce in. Default: the parameters' own.
-        offload_policy (OffloadPolicy, optional): accepted; shards stay on their device.
+        offload_policy (OffloadPolicy, optional): shards stay on their device; another than `OffloadPolicy()` is an
+            error.
         ignored_params (set of Parameter, optional): parameters that stay whole, and whose gradients stay each process's
             own.
 
@@ -365,7 +367,7 @@ def fully_shard(
 
     Raises:
         ValueError: the module was sharded before.
-        NotImplementedError: `mesh` has several dimensions.
+        NotImplementedError: `mesh` has several dimensions, or shards are to be offloaded.
 
     Example:
         >>> import lucid.distributed as dist
@@ -386,6 +388,8 @@ def fully_shard(
         raise errors.ValueError("fully_shard: the module was sharded before")
     if mesh is None:
         mesh = DeviceMesh("cpu", list(range(default_group("fully_shard").size())))
+    if offload_policy is not None and type(offload_policy) is not OffloadPolicy:
+        raise errors.NotImplementedError("fully_shard: shards stay on their device; leave offload_policy out")
     if mesh.ndim != 1:
         raise errors.NotImplementedError("fully_shard: a mesh of one dimension")
     unit = _Unit(mesh, mp_policy or MixedPrecisionPolicy(), reshard_after_forward in (None, True))

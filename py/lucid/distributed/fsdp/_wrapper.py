@@ -8,7 +8,7 @@ from typing import Any
 
 import lucid
 from lucid import Tensor, errors
-from lucid._warnings import warn_once
+from lucid._warnings import warn_once, warn_without_effect
 from lucid.distributed import _collectives as base
 from lucid.distributed._groups import get_world_size
 from lucid.distributed._state import ProcessGroup, default_group
@@ -60,7 +60,8 @@ class FullyShardedDataParallel(Module):
         cpu_offload (CPUOffload, optional): None, or one that keeps the shards where they are.
         auto_wrap_policy (callable, optional): which modules below are sharded by themselves (`fsdp.wrap`), so that only
             their parameters are whole while they run. Default: None, all parameters travel at once.
-        backward_prefetch (BackwardPrefetch, optional): accepted; parameters are gathered when they are needed.
+        backward_prefetch (BackwardPrefetch, optional): without effect; BACKWARD_POST gives one warning:
+            parameters are gathered when they are needed.
         mixed_precision (MixedPrecision, optional): the dtypes to gather and reduce in. Default: the parameters' own.
         ignored_modules (iterable of Module, optional): modules whose parameters stay whole, and whose gradients stay
             each process's own.
@@ -68,8 +69,8 @@ class FullyShardedDataParallel(Module):
         device_id (device or int, optional): a device to move the module to first.
         sync_module_states (bool, optional): whether buffers are copied from rank 0, too. Default: False.
         forward_prefetch (bool, optional): without effect; True gives one warning.
-        limit_all_gathers (bool, optional): accepted for PyTorch's sake.
-        use_orig_params (bool, optional): accepted; parameters always keep their names and their number.
+        limit_all_gathers (bool, optional): without effect; False gives one warning.
+        use_orig_params (bool, optional): parameters keep their names and their number; False gives one warning.
         ignored_states (iterable of Parameter or Module, optional): parameters that stay whole.
         device_mesh (DeviceMesh, optional): a mesh of one dimension. Default: all processes of the job.
 
@@ -114,10 +115,20 @@ class FullyShardedDataParallel(Module):
         ignored_states: Iterable[Any] | None = None,
         device_mesh: DeviceMesh | None = None,
     ) -> None:
+        warn_without_effect(
+            "FullyShardedDataParallel",
+            "parameters are gathered when they are needed, not before",
+            forward_prefetch=forward_prefetch,
+            backward_prefetch=backward_prefetch not in (None, api.BackwardPrefetch.BACKWARD_PRE),
+            limit_all_gathers=not limit_all_gathers,
+        )
+        warn_without_effect(
+            "FullyShardedDataParallel",
+            "parameters keep their names and their number",
+            use_orig_params=not use_orig_params
+        )
         name = "FullyShardedDataParallel"
         super().__init__()
-        if forward_prefetch:
-            warn_once("fsdp forward_prefetch", f"{name}: parameters are gathered when they are needed, not before")
         strategy = sharding_strategy or api.ShardingStrategy.FULL_SHARD
         if strategy is api.ShardingStrategy.NO_SHARD:
             raise errors.NotImplementedError(f"{name}: NO_SHARD is nn.parallel.DistributedDataParallel")
@@ -237,6 +248,7 @@ class FullyShardedDataParallel(Module):
 
     def state_dict(self, *args: Any, destination: Any = None, prefix: str = "", keep_vars: bool = False) -> Any:
         """The module's state, as `set_state_dict_type` says: whole tensors at first. Every process calls it."""
+        warn_without_effect("state_dict", "tensors are given without their history", keep_vars=keep_vars)
         settings: api.StateDictSettings = self.__dict__["_settings"]
         kind, config = settings.state_dict_type, settings.state_dict_config
         out = {} if destination is None else destination

@@ -7,6 +7,7 @@ import enum
 from typing import Any
 
 import lucid
+from lucid._warnings import warn_without_effect
 
 __all__ = [
     "BackwardPrefetch",
@@ -53,9 +54,9 @@ class MixedPrecision:
         param_dtype (dtype, optional): what parameters are gathered and computed in; the shards keep their own dtype.
         reduce_dtype (dtype, optional): what gradients are summed in. Default: `param_dtype`.
         buffer_dtype (dtype, optional): what floating point buffers are cast to, once.
-        keep_low_precision_grads (bool, optional): accepted; gradients have their shard's dtype.
+        keep_low_precision_grads (bool, optional): gradients have their shard's dtype; True gives one warning.
         cast_forward_inputs (bool, optional): whether floating point inputs are cast to `param_dtype`. Default: True.
-        cast_root_forward_inputs (bool, optional): accepted; `cast_forward_inputs` decides.
+        cast_root_forward_inputs (bool, optional): `cast_forward_inputs` decides; False gives one warning.
 
     Example:
         >>> from lucid.distributed.fsdp import MixedPrecision
@@ -70,6 +71,14 @@ class MixedPrecision:
     cast_forward_inputs: bool = True
     cast_root_forward_inputs: bool = True
     _module_classes_to_ignore: tuple[Any, ...] = ()
+
+    def __post_init__(self) -> None:
+        warn_without_effect(
+            "MixedPrecision",
+            "gradients have their shard's dtype, and cast_forward_inputs decides of inputs",
+            keep_low_precision_grads=self.keep_low_precision_grads,
+            cast_root_forward_inputs=not self.cast_root_forward_inputs,
+        )
 
 
 @dataclasses.dataclass

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import contextlib
+import contextvars
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from lucid.nn.modules.module import Module
@@ -11,9 +13,11 @@ __all__ = [
     "CustomPolicy",
     "ModuleWrapPolicy",
     "always_wrap_policy",
+    "enable_wrap",
     "lambda_auto_wrap_policy",
     "size_based_auto_wrap_policy",
     "transformer_auto_wrap_policy",
+    "wrap",
 ]
 
 
@@ -169,3 +173,54 @@ def size_based_auto_wrap_policy(
     if recurse:
         return large and not isinstance(module, tuple(leaves))
     return large and not isinstance(module, tuple(excluded))
+
+
+#: The class that `wrap` applies, and its arguments, in the blocks of `enable_wrap`.
+_wrapper: contextvars.ContextVar[tuple[Callable[..., Module], dict[str, Any]] | None]
+_wrapper = contextvars.ContextVar("wrapper", default=None)
+
+
+@contextlib.contextmanager
+def enable_wrap(*, wrapper_cls: Callable[..., Module], **wrapper_kwargs: Any) -> Iterator[None]:
+    """A block in which `wrap(module)` gives `wrapper_cls(module, **wrapper_kwargs)`.
+
+    Args:
+        wrapper_cls (type): `FullyShardedDataParallel`, or another class that takes a module.
+        **wrapper_kwargs (object): its other arguments.
+
+    Returns:
+        context manager: the block.
+
+    Example:
+        >>> from lucid.distributed.fsdp.wrap import enable_wrap, wrap
+        >>> with enable_wrap(wrapper_cls=lucid.nn.Sequential):
+        ...     print(type(wrap(lucid.nn.ReLU())).__name__)
+        Sequential
+    """
+    token = _wrapper.set((wrapper_cls, wrapper_kwargs))
+    try:
+        yield
+    finally:
+        _wrapper.reset(token)
+
+
+def wrap(module: Module, **wrap_overrides: Any) -> Module:
+    """Wraps a module as the `enable_wrap` around says; elsewhere gives it as it is.
+
+    Args:
+        module (Module): what is wrapped, on any device.
+        **wrap_overrides (object): arguments of the class that take the place of the block's.
+
+    Returns:
+        Module: the wrapped module, or `module` itself.
+
+    Example:
+        >>> from lucid.distributed.fsdp.wrap import wrap
+        >>> type(wrap(lucid.nn.ReLU())).__name__
+        'ReLU'
+    """
+    found = _wrapper.get()
+    if found is None:
+        return module
+    make, options = found
+    return make(module, **{**options, **wrap_overrides})

@@ -24,7 +24,7 @@ class ZeroRedundancyOptimizer(Optimizer):
         params (iterable of Parameter or dict): the parameters, or groups of them, in the same order on every process.
         optimizer_class (type): the optimizer that steps the share, such as `lucid.optim.Adam`.
         process_group (ProcessGroup, optional): the group; default: all processes of the job.
-        parameters_as_bucket_view (bool, optional): accepted; parameters of one owner and dtype travel together anyway.
+        parameters_as_bucket_view (bool, optional): parameters of one owner and dtype travel together in any case.
         overlap_with_ddp (bool, optional): must be False. Default: False.
         defaults (object): the optimizer's options, by name.
 

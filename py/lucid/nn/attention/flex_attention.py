@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import lucid
 from lucid import Tensor, errors
+from lucid._warnings import warn_without_effect
 
 __all__ = [
     "AuxOutput",
@@ -245,7 +246,7 @@ def create_block_mask(
         KV_LEN (int): the number of keys.
         device (lucid.device or str, optional): where it is computed.
         BLOCK_SIZE (int | tuple[int, int], default: 128): the size of a block, one for queries and keys or two.
-        **options (object): accepted for PyTorch's signature.
+        **options (object): each gives one warning that it has no effect.
 
     Returns:
         BlockMask: the mask.
@@ -255,6 +256,7 @@ def create_block_mask(
         >>> create_block_mask(lambda b, h, q, kv: q >= kv, None, None, 256, 256)
         BlockMask(shape=(1, 1, 256, 256), sparsity=25.00%)
     """
+    warn_without_effect("create_block_mask", "the mask is made as it is", **dict.fromkeys(options, True))
     block = (BLOCK_SIZE, BLOCK_SIZE) if isinstance(BLOCK_SIZE, int) else tuple(BLOCK_SIZE)
     table = create_mask(mask_mod, B, H, Q_LEN, KV_LEN, device)
     more = [-Q_LEN % block[0], -KV_LEN % block[1]]
@@ -291,7 +293,7 @@ def flex_attention(
         scale (float, optional): the factor of the scores; 1 / √E by default.
         enable_gqa (bool, default: False): several heads of the query share one of key and value.
         return_lse (bool, default: False): also returns the logarithm of the sum of the exponentials, (B, H, L).
-        kernel_options (dict, optional): accepted for PyTorch's signature.
+        kernel_options (dict, optional): without effect, with one warning: there is one kernel.
         return_aux (AuxRequest, optional): what else is returned.
 
     Returns:
@@ -306,6 +308,7 @@ def flex_attention(
         >>> flex_attention(q, q, q, lambda s, b, h, q, kv: s - (q - kv).abs()).shape
         lucid.Size([1, 2, 3, 4])
     """
+    warn_without_effect("flex_attention", "it has one kernel", kernel_options=bool(kernel_options))
     if query.ndim != 4 or key.ndim != 4 or value.ndim != 4:
         raise errors.ValueError(
             f"NYI: query, key, and value must be 4D tensors, got {query.ndim}, {key.ndim}, {value.ndim}"

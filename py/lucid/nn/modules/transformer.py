@@ -167,8 +167,8 @@ class TransformerEncoder(Module):
         encoder_layer (TransformerEncoderLayer): the layer to copy.
         num_layers (int): the number of copies.
         norm (Module, optional): a module that is applied to the result.
-        enable_nested_tensor (bool, default: True): accepted for PyTorch's signature.
-        mask_check (bool, default: True): accepted for PyTorch's signature.
+        enable_nested_tensor (bool, default: True): without effect, see above.
+        mask_check (bool, default: True): without effect, see above.
 
     Example:
         >>> from lucid import nn

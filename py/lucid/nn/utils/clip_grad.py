@@ -89,7 +89,7 @@ def clip_grads_with_norm_(
         parameters (Tensor | Iterable[Tensor]): the parameters whose gradients are meant, of any shapes.
         max_norm (float): the largest norm.
         total_norm (Tensor): the norm of the gradients, 0-d.
-        foreach (bool, optional): accepted for PyTorch's signature; all parameters are always stepped in one call.
+        foreach (bool, optional): all gradients are scaled in one pass in any case.
 
     Example:
         >>> from lucid import nn
@@ -130,7 +130,7 @@ def clip_grad_norm_(
         norm_type (float, default: 2.0): the order of the norm; may be infinite.
         error_if_nonfinite (bool, default: False): raises an error where the norm is NaN or infinite, which
             evaluates.
-        foreach (bool, optional): accepted for PyTorch's signature; all parameters are always stepped in one call.
+        foreach (bool, optional): all gradients are scaled in one pass in any case.
 
     Returns:
         Tensor: the norm before clipping, 0-d.
@@ -184,7 +184,7 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, f
     Args:
         parameters (Tensor | Iterable[Tensor]): the parameters whose gradients are meant, of any shapes.
         clip_value (float): the largest magnitude.
-        foreach (bool, optional): accepted for PyTorch's signature; all parameters are always stepped in one call.
+        foreach (bool, optional): all gradients are scaled in one pass in any case.
 
     Example:
         >>> from lucid import nn

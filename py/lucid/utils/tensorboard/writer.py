@@ -357,7 +357,7 @@ class SummaryWriter:
             model: the module; it is called once, without gradients.
             input_to_model: the argument, or a tuple or list of arguments.
             verbose: whether to print the names of the nodes.
-            use_strict_trace: taken for PyTorch's sake; modules may give dicts and lists either way.
+            use_strict_trace: modules may give dicts and lists in any case.
 
         Raises:
             TypeError: `model` is no module, or there is no input.

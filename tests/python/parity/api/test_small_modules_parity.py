@@ -7,9 +7,12 @@ import gc
 from typing import Any
 
 import lucid
+import numpy as np
 import pytest
 import torch
 import torch.monitor
+
+from tests.python.tolerances import within
 
 
 def logged(framework: Any) -> list[tuple[str, dict[str, Any]]]:
@@ -96,12 +99,37 @@ def test_what_is_not_there_says_so() -> None:
         _ = lucid.classes.my.Stack
     with pytest.raises(OSError, match="custom_op"):
         lucid.classes.load_library("libmy.so")
-    einsum = lucid.backends.opt_einsum
-    assert (einsum.is_available(), einsum.enabled, einsum.strategy) == (False, False, None)
-    for name, value in (("enabled", True), ("strategy", "greedy")):
-        with pytest.raises(ValueError, match=r"left to right|no strategy"):
-            setattr(einsum, name, value)
     assert lucid.utils.deterministic.fill_uninitialized_memory
+
+
+@pytest.mark.parametrize("strategy", ["auto", "greedy", "optimal"])
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+def test_orders_of_einsum(strategy: str, device: str) -> None:
+    einsum = lucid.backends.opt_einsum
+    assert (einsum.is_available(), einsum.enabled, einsum.strategy) == (True, False, "auto")
+    with pytest.raises(ValueError, match="not enabled"):
+        einsum.strategy = strategy
+    with pytest.raises(ValueError, match="must be one of"), einsum.flags(True, "none"):
+        pass
+    rng = np.random.default_rng(0)
+    for equation, shapes in (
+        ("ij,jk,kl->il", [(4, 30), (30, 20), (20, 1)]),
+        ("abc,cd,de,b->ae", [(2, 3, 4), (4, 5), (5, 6), (3,)]),
+        ("i,j,ij,k,k->", [(3,), (4,), (3, 4), (2,), (2,)]),
+        ("...i,ij,...j,->...", [(2, 1, 3), (3, 4), (5, 4), ()]),
+    ):
+        arrays = [rng.standard_normal(s).astype(np.float32) for s in shapes]
+        ours = [lucid.from_numpy(a).to(device).requires_grad_() for a in arrays]
+        theirs = [torch.from_numpy(a).requires_grad_() for a in arrays]
+        with einsum.flags(True, strategy):
+            made = lucid.einsum(equation, *ours)
+            (made * made).sum().backward()
+        expected = torch.einsum(equation, *theirs)
+        (expected * expected).sum().backward()
+        pairs = [(made, expected), *((a.grad, b.grad) for a, b in zip(ours, theirs, strict=True))]
+        for a, b in pairs:
+            np.testing.assert_allclose(a.detach().cpu().numpy(), b.detach().numpy(), **within("training"))
+    assert (einsum.enabled, einsum.strategy) == (False, "auto")
 
 
 def traced(framework: Any) -> Any:

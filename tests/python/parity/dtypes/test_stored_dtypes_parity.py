@@ -286,6 +286,12 @@ def test_scaled_products(name: str, device: str) -> None:
     rows = lucid.ones(6, 1, device=device), lucid.full((1, 6), 0.5, device=device)
     each = lucid._scaled_mm(*given[:2], *rows, bias=lucid.ones(6, device=device), out_dtype=lucid.float32)
     np.testing.assert_allclose(each.cpu().tolist(), (a.float() @ b.float() / 2 + 1).tolist(), **CLOSE)
+    square = a @ b
+    for options in ({}, {"beta": 0.5, "alpha": 2}, {"beta": 0}):
+        want = torch.addmm(square, a, b, **options)
+        got = lucid.addmm(ours_of(square, device), given[0], given[1], **options)
+        assert plain(got.dtype) == name
+        np.testing.assert_allclose(got.cpu().float().tolist(), want.float().tolist(), **within("float8"))
     with pytest.raises(RuntimeError, match="Float8"):
         lucid._scaled_mm(given[0].float(), *given[1:])
     with pytest.raises(RuntimeError, match="cannot be multiplied"):

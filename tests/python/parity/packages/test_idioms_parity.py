@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import http.server
+import importlib
+import pickle
 import subprocess
 import sys
 import threading
@@ -383,12 +385,56 @@ def test_importing_lucid_brings_none_of_these() -> None:
     assert "urllib" not in done.stdout
 
 
+def test_names_that_say_what_they_are_not_where_they_are_used() -> None:
+    table = {lucid.uint4: "U4", lucid.float8_e8m0fnu: "F8_E8M0", lucid.uint8: "U8"}
+    assert table[lucid.uint4] == "U4" and lucid.uint4 != lucid.uint8
+    assert pickle.loads(pickle.dumps(lucid.uint4)) is lucid.uint4
+    for name in ("int1", "uint7", "float8_e8m0fnu", "float8_e5m2fnuz", "float4_e2m1fn_x2"):
+        ours, theirs = getattr(lucid, name), getattr(torch, name)
+        assert repr(ours) == f"lucid.{name}" and ours.itemsize == theirs.itemsize
+        assert (ours.is_floating_point, ours.is_complex) == (theirs.is_floating_point, theirs.is_complex)
+        for call in (lambda d: lucid.zeros(2, dtype=d), lucid.ones(2).to, lucid.empty(2).type):
+            with pytest.raises(TypeError, match=rf"lucid\.{name}, which no tensor has here: .*lucid\.\w+"):
+                call(ours)
+    for name in ("float8_e8m0fnu", "float8_e4m3fnuz", "float8_e5m2fnuz"):
+        ours, theirs = lucid.finfo(getattr(lucid, name)), torch.finfo(getattr(torch, name))
+        for limit in ("min", "max", "eps", "tiny", "smallest_normal", "resolution", "bits", "dtype"):
+            assert getattr(ours, limit) == getattr(theirs, limit), limit
+    assert lucid.chalf is lucid.complex32
+    for name in ("CUDAGraph", "graph", "graph_pool_handle", "make_graphed_callables"):
+        with pytest.raises(NotImplementedError, match=f"{name}: .*lucid.compile"):
+            getattr(lucid.cuda, name)()
+    assert lucid.cuda.is_current_stream_capturing() is False
+    helper = importlib.import_module("lucid.onnx.symbolic_helper")
+    assert helper.parse_args("v")(len) is len
+    with pytest.raises(NotImplementedError, match="older exporter"):
+        helper._get_tensor_sizes(None)
+
+
+def test_wrapped_modules_and_device_states() -> None:
+    for framework in (lucid, torch):
+        policies = importlib.import_module(f"{framework.__name__}.distributed.fsdp.wrap")
+        nn = framework.nn
+        with policies.enable_wrap(wrapper_cls=nn.modules.container.Sequential):
+            assert type(policies.wrap(nn.ReLU())) is nn.Sequential
+        assert type(policies.wrap(nn.ReLU())) is nn.ReLU
+        states = importlib.import_module(f"{framework.__name__}.utils.checkpoint")
+        assert states.get_device_states(framework.ones(2), [framework.ones(1)], 3) == ([], [])
+    x = lucid.ones(2, device="gpu")
+    devices, kept = lucid.utils.checkpoint.get_device_states([x])
+    first = lucid.rand(3, device="gpu")
+    lucid.utils.checkpoint.set_device_states(devices, kept)
+    assert devices == [0] and lucid.equal(first, lucid.rand(3, device="gpu"))
+    with pytest.raises(ValueError, match="one GPU"):
+        lucid.utils.checkpoint.set_device_states([1], kept)
+
+
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
         ("qint8", "use float16 or bfloat16"),
         ("nn.functional.scaled_grouped_mm", "dtypes"),
-        ("cuda.CUDAGraph", "MLX has one memory pool"),
+        ("cuda.MemPool", "MLX has one memory pool"),
         ("utils.weak", "workings"),
     ],
 )

@@ -10,6 +10,7 @@ from typing import Any
 
 import lucid
 from lucid import Tensor, errors
+from lucid._warnings import warn_without_effect
 from lucid.distributed._state import resolve
 from lucid.distributed.algorithms.ddp_comm_hooks.default_hooks import Reduced, allreduce_hook
 from lucid.nn.data_parallel import GradBucket
@@ -44,6 +45,16 @@ class PowerSGDState:
         compression_stats_logging_frequency: int = 10_000,
         batch_tensors_with_same_shape: bool = False,
     ) -> None:
+        warn_without_effect(
+            "PowerSGDState",
+            "no statistics are logged",
+            compression_stats_logging_frequency=compression_stats_logging_frequency != 10_000,
+        )
+        warn_without_effect(
+            "PowerSGDState",
+            "each tensor is compressed by itself",
+            batch_tensors_with_same_shape=batch_tensors_with_same_shape
+        )
         if matrix_approximation_rank < 1:
             raise errors.ValueError(f"PowerSGDState: the rank must be at least 1, got {matrix_approximation_rank}")
         if (use_error_feedback or warm_start) and start_powerSGD_iter <= 1:

@@ -10,6 +10,8 @@ import traceback
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+from lucid._warnings import warn_without_effect
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -36,6 +38,9 @@ def write_error(e: BaseException) -> None:
 
 def record(fn: Callable[P, R], error_handler: object = None) -> Callable[P, R]:
     """The function, whose error is left for the launcher to tell."""
+    warn_without_effect(
+        "record", "errors are written as the launcher reads them", error_handler=error_handler is not None
+    )
 
     @functools.wraps(fn)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
