@@ -112,7 +112,7 @@ fn optimal(shapes: &[&[usize]], kept: usize) -> Vec<(usize, usize)> {
         (0..rank).map(|d| if whole || d < kept || has(all & !set, d) != 1 { has(set, d) } else { 1 }).collect()
     };
     let sizes: Vec<Vec<usize>> = (0..=all).map(shape_of).collect();
-    let mut best = vec![(0.0, 0usize); all + 1];
+    let mut best: Vec<(f64, usize)> = (0..=all).map(|_| (0.0, 0)).collect();
     for set in 1..=all {
         if set.count_ones() < 2 {
             continue;

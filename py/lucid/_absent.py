@@ -181,7 +181,7 @@ ABSENT: dict[str, dict[str, str]] = {
             DEPRECATED,
             "BFloat16Tensor ByteTensor CharTensor DoubleTensor FloatTensor HalfTensor IntTensor LongTensor ShortTensor",
         ),
-        **_names(COMPRESSED, "as_sparse_gradcheck sampled_addmm solve spsolve"),
+        **_names(COMPRESSED, "as_sparse_gradcheck solve spsolve"),
         **_names(
             VENDORS,
             """SparseSemiStructuredTensor SparseSemiStructuredTensorCUSPARSELT SparseSemiStructuredTensorCUTLASS

@@ -133,9 +133,10 @@ class SparseCsrTensor(CompressedMatrix):
         return rows.repeat_interleave((self._crow[1:] - self._crow[:-1]).long(), 0)
 
     def to_sparse(self, sparse_dim: Any = None, *, layout: Any = None, blocksize: Any = None, **_: Any) -> Tensor:
-        """The matrix in COO layout, coalesced where no element is there twice, or in the layout asked for."""
+        """The matrix in COO layout, coalesced, or in the layout asked for."""
         indices = lucid.stack([self.row_indices(), self._col.long()])
-        made = lucid.sparse_coo_tensor(indices, self._kept, self._sizes)
+        # Rows come in order, and columns rise within each.
+        made = lucid.sparse_coo_tensor(indices, self._kept, self._sizes, is_coalesced=True)
         return made if layout is None else made.to_sparse(layout=layout, blocksize=blocksize)
 
     def to_sparse_coo(self) -> Tensor:
@@ -212,6 +213,7 @@ def sparse_csr_tensor(
 
     Raises:
         RuntimeError: parts that do not fit one another, or a column beyond the size.
+        NotImplementedError: values of a batch of matrices.
 
     Differences from PyTorch: one matrix, not a batch of them, and single numbers as values.
 
@@ -229,7 +231,10 @@ def sparse_csr_tensor(
     elif dtype is not None or device is not None:
         values = values.to(device=device, dtype=dtype)
     if values.ndim != 1:
-        _fail(op, f"expected values of 1 dimension, got shape {list(values.shape)}")
+        raise errors.NotImplementedError(
+            f"{op}: one matrix of single numbers, not a batch or blocks: got values of shape {list(values.shape)}; "
+            "keep a list of matrices, or a COO tensor (sparse_coo_tensor), which takes any dimensions"
+        )
     if requires_grad:
         values = values.detach().requires_grad_()
     return checked(op, ("crow_indices", "col_indices"), (crow_indices, col_indices, values), size, device)
@@ -279,6 +284,11 @@ def to_sparse_csr(x: Tensor, dense_dim: int | None = None) -> SparseCsrTensor:
     op = "to_sparse_csr"
     if dense_dim:
         raise errors.NotImplementedError(f"{op}: values are single numbers, got dense_dim={dense_dim}")
+    if x.ndim > 2:
+        raise errors.NotImplementedError(
+            f"{op}: one matrix, not a batch of them: got shape {list(x.shape)}; convert each, or use to_sparse(), "
+            "whose COO layout takes any dimensions"
+        )
     if x.ndim != 2:
         _fail(op, f"expected a matrix, got shape {list(x.shape)}")
     coo = (x if x.is_sparse else x.to_sparse()).coalesce()

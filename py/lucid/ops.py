@@ -26,7 +26,7 @@ class _Native:
 
     def __init__(self, name: str, function: Any) -> None:
         self.__name__, self._function = name, function
-        self._qualified_op_name = f"aten::{name}"
+        self._opname, self._qualified_op_name = name, f"aten::{name}"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._function(*args, **kwargs)
@@ -35,6 +35,13 @@ class _Native:
         if overload.startswith("__"):
             raise AttributeError(overload)
         return self
+
+    def __eq__(self, other: object) -> bool:
+        # What a dispatch mode is given compares equal, too.
+        return type(other).__name__ in ("Op", "_Native") and getattr(other, "_opname", None) == self._opname
+
+    def __hash__(self) -> int:
+        return hash(("aten", self._opname))
 
     def __repr__(self) -> str:
         return f"<op aten.{self.__name__}>"

@@ -13,7 +13,7 @@ import lucid
 from lucid import Tensor, errors
 from lucid._absent import teller
 
-__all__ = ["addmm", "check_sparse_tensor_invariants", "log_softmax", "mm", "softmax", "spdiags", "sum"]
+__all__ = ["addmm", "check_sparse_tensor_invariants", "log_softmax", "mm", "sampled_addmm", "softmax", "spdiags", "sum"]
 
 
 def mm(mat1: Tensor, mat2: Tensor) -> Tensor:
@@ -94,6 +94,54 @@ def sum(input: Tensor, dim: int | Sequence[int] | None = None, dtype: lucid.dtyp
     if dim is None:
         return input.sum(dtype=dtype)
     return input.sum(dim if isinstance(dim, int) else tuple(dim), dtype=dtype)
+
+
+def sampled_addmm(
+    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1.0, alpha: float = 1.0, out: Tensor | None = None
+) -> Tensor:
+    """Computes a product of dense matrices at the places of a sparse one alone.
+
+        alpha * (mat1 @ mat2) * pattern(input) + beta * input
+
+    Args:
+        input (Tensor): (n, m), of the layout `sparse_csr`.
+        mat1 (Tensor): (n, k), dense.
+        mat2 (Tensor): (k, m), dense.
+        beta (float, default: 1.0): the factor of `input`.
+        alpha (float, default: 1.0): the factor of the product.
+        out (Tensor, optional): must be None.
+
+    Returns:
+        Tensor: (n, m), of the layout and with the places of `input`. Gradients go to all three.
+
+    Raises:
+        RuntimeError: another layout, or shapes that do not fit.
+        NotImplementedError: with `out`.
+
+    Example:
+        >>> x = lucid.sparse_csr_tensor([0, 1, 2], [1, 0], [1.0, 1.0], (2, 2))
+        >>> lucid.sparse.sampled_addmm(x, lucid.ones(2, 3), lucid.ones(3, 2)).values()
+        tensor([4., 4.])
+    """
+    from lucid._sparse_csr import SparseCsrTensor
+
+    op = "sampled_addmm"
+    if out is not None:
+        raise errors.NotImplementedError(f"{op}: results are not written to out; leave it out")
+    if not isinstance(input, SparseCsrTensor):
+        raise errors.RuntimeError(f"{op}: Expected input to be of the layout sparse_csr, got {input.layout}")
+    shapes = f"{list(input.shape)}, {list(mat1.shape)} and {list(mat2.shape)}"
+    if mat1.layout is not lucid.strided or mat2.layout is not lucid.strided or mat1.ndim != 2 or mat2.ndim != 2:
+        raise errors.RuntimeError(f"{op}: Expected mat1 and mat2 to be dense matrices, got shapes {shapes}")
+    if mat1.shape[1] != mat2.shape[0] or (mat1.shape[0], mat2.shape[1]) != tuple(input.shape):
+        raise errors.RuntimeError(f"{op}: the shapes of input, mat1 and mat2 do not fit: {shapes}")
+    dtypes = {input.dtype, mat1.dtype, mat2.dtype}
+    if len(dtypes) > 1:
+        found = f"{input.dtype}, {mat1.dtype} and {mat2.dtype}"
+        raise errors.RuntimeError(f"{op}: Expected input, mat1 and mat2 to have the same dtype, got {found}")
+    left, right = mat1[input.row_indices()], mat2.t()[input.col_indices().long()]
+    values = (left * right).sum(-1) * alpha
+    return input.like(values if beta == 0 else values + input.values() * beta)
 
 
 def softmax(input: Tensor, dim: int, *, dtype: lucid.dtype | None = None) -> Tensor:

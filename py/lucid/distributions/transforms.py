@@ -409,12 +409,12 @@ class CorrCholeskyTransform(Transform):
         d = round((0.25 + 2 * n) ** 0.5 + 0.5)
         if d * (d - 1) // 2 != n:
             raise ValueError("Input is not a flattened lower-diagonal number")
-        return (*shape[:-1], d, d)
+        return lucid.Size((*shape[:-1], d, d))
 
     def inverse_shape(self, shape: Any) -> Any:
         if _at_least(shape, 2)[-2] != shape[-1]:
             raise ValueError("Input is not square")
-        return (*shape[:-2], shape[-1] * (shape[-1] - 1) // 2)
+        return lucid.Size((*shape[:-2], shape[-1] * (shape[-1] - 1) // 2))
 
 
 class SoftmaxTransform(_Plain):
@@ -480,10 +480,10 @@ class StickBreakingTransform(_Plain):
         return (F.logsigmoid(x) - x + y[..., :-1].log()).sum(-1)
 
     def forward_shape(self, shape: Any) -> Any:
-        return (*_at_least(shape, 1)[:-1], shape[-1] + 1)
+        return lucid.Size((*_at_least(shape, 1)[:-1], shape[-1] + 1))
 
     def inverse_shape(self, shape: Any) -> Any:
-        return (*_at_least(shape, 1)[:-1], shape[-1] - 1)
+        return lucid.Size((*_at_least(shape, 1)[:-1], shape[-1] - 1))
 
 
 class LowerCholeskyTransform(_Plain):

@@ -5,13 +5,16 @@ from __future__ import annotations
 import builtins
 import contextlib
 import keyword
+import operator
 import re
+import sys
+import types
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import lucid
 from lucid import errors
-from lucid.fx.node import Node, Target, map_arg
+from lucid.fx.node import PUBLIC, Node, Target, map_arg, path_of
 
 __all__ = ["Graph", "PythonCode"]
 
@@ -75,6 +78,35 @@ class _Nodes:
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+
+#: Functions of `operator` that are written as what they stand for.
+_INFIX: dict[Any, str] = {
+    **{
+        getattr(operator, name): f"{{}} {sign} {{}}"
+        for name, sign in (
+            *(("add", "+"), ("sub", "-"), ("mul", "*"), ("truediv", "/"), ("floordiv", "//"), ("mod", "%")),
+            *(("matmul", "@"), ("lshift", "<<"), ("rshift", ">>"), ("and_", "&"), ("or_", "|"), ("xor", "^")),
+            *(("pow", "**"), ("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">="), ("eq", "=="), ("ne", "!=")),
+        )
+    },
+    operator.getitem: "{}[{}]",
+    operator.neg: "-{}",
+    operator.pos: "+{}",
+    operator.invert: "~{}",
+}
+def _written(function: Any, texts: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+    """A call as an expression with a sign, or of an attribute; None where there is no such form."""
+    if kwargs:
+        return None
+    if function is getattr and len(args) == 2 and isinstance(args[1], str) and args[1].isidentifier():
+        return f"{texts[0]}.{args[1]}" if isinstance(args[0], Node) else None
+    pattern = _INFIX.get(function) if isinstance(function, types.BuiltinFunctionType) else None
+    if pattern is None or pattern.count("{}") != len(args) or not isinstance(args[0], (Node, int, float)):
+        return None
+    # A power binds closer than the sign before its base.
+    first = f"({texts[0]})" if texts[0].startswith("-") else texts[0]
+    return pattern.format(first, *texts[1:])
 
 
 def _snake(text: str) -> str:
@@ -313,9 +345,7 @@ class Graph:
         print("\n".join([lines[0], "  ".join("-" * w for w in widths), *lines[1:]]))
 
     def __str__(self) -> str:
-        names = ", ".join(f"%{n.name}" for n in self.nodes if n.op == "placeholder")
-        lines = [f"    {n.format_node()}" for n in self.nodes if n.op != "placeholder"]
-        return f"graph({names}):\n" + "\n".join(lines)
+        return "graph():\n" + "\n".join(f"    {n.format_node()}" for n in self.nodes)
 
     def python_code(self, root_module: str = "self", **options: Any) -> PythonCode:
         """Writes the graph as the code of a `forward`.
@@ -325,6 +355,8 @@ class Graph:
         """
         names = _Namespace()
         names.used |= {n.name for n in self.nodes} | {root_module, "forward"}
+        taken = frozenset(names.used)
+        names.used |= {path.partition(".")[0] for path in PUBLIC}
         meaning: dict[str, Any] = {}
         given: dict[int, str] = {}
 
@@ -394,8 +426,18 @@ class Graph:
                 value = call(f"{text(node.args[0])}.{node.target}", node.args[1:], node.kwargs)
             else:
                 function: Any = node.target
-                hint = f"{(getattr(function, '__module__', None) or '').replace('.', '_')}_{node.name}"
-                value = call(name_of(function, hint.strip("_")), node.args, node.kwargs)
+                infix = _written(function, [text(a) for a in node.args], node.args, node.kwargs)
+                path = path_of(function)
+                if infix is not None:
+                    value = infix
+                elif path is not None and path.partition(".")[0] not in taken:
+                    root = path.partition(".")[0]
+                    meaning[root] = sys.modules[root]
+                    value = call(path, node.args, node.kwargs)
+                else:
+                    module = (getattr(function, "__module__", None) or "").replace(".", "_")
+                    name = getattr(function, "__name__", node.name)
+                    value = call(name_of(function, f"{module}_{name}"), node.args, node.kwargs)
             lines.append(f"{node.name} = {value}" + (f";  {freed}None" if freed else ""))
         body = "\n".join(f"    {line}" for line in lines or ["pass"])
         return PythonCode(f"def forward({', '.join([root_module, *arguments])}):\n{body}\n", meaning)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import lucid
 from lucid import errors
 
 if TYPE_CHECKING:
     from lucid.fx.graph import Graph
 
-__all__ = ["Argument", "Node", "Target", "has_side_effect", "map_aggregate", "map_arg"]
+__all__ = ["Argument", "Node", "Target", "has_side_effect", "map_aggregate", "map_arg", "path_of"]
 
 Target = Callable[..., Any] | str
 Argument = Any
@@ -89,12 +92,49 @@ def map_arg(a: Any, fn: Callable[[Node], Any]) -> Any:
     return map_aggregate(a, lambda x: fn(x) if isinstance(x, Node) else x)
 
 
+#: Modules under whose names functions are written.
+PUBLIC = ("lucid", "lucid.nn.functional", "lucid.special", "lucid.linalg", "lucid.fft", "operator", "math")
+
+
+def path_of(function: Any) -> str | None:
+    """The public name of a function.
+
+    Args:
+        function (callable): the function.
+
+    Returns:
+        str: its name, where one of the modules of `PUBLIC` or `lucid.ops` has it; else None.
+
+    Example:
+        >>> lucid.fx.node.path_of(lucid.linalg.det)
+        'lucid.linalg.det'
+    """
+    name = getattr(function, "__name__", None)
+    if not isinstance(function, (types.FunctionType, types.BuiltinFunctionType, type)):
+        # An op of `lucid.ops`, such as `aten.sin.default`.
+        found: Any = lucid.ops
+        for part in str(function).split("."):
+            found = getattr(found, part, None) if part.isidentifier() else None
+        return f"lucid.ops.{function}" if found == function else None
+    if not isinstance(name, str) or not name.isidentifier():
+        return None
+    for module in PUBLIC:
+        # `lucid.linalg.det` is called linalg_det.
+        for given in (name, name.removeprefix(f"{module.rpartition('.')[2]}_")):
+            if getattr(sys.modules.get(module), given, None) is function:
+                return f"{module}.{given}"
+    return None
+
+
 def _shown(target: Any) -> str:
     if isinstance(target, str):
         return target
+    path = path_of(target)
+    if path is not None:
+        return path
     name = getattr(target, "__name__", type(target).__name__)
-    module = (getattr(target, "__module__", None) or "").replace("lucid._C", "lucid")
-    return f"{module}.{name}" if module and module != "builtins" else str(name)
+    module = (getattr(target, "__module__", None) or "").replace("lucid._C", "lucid").replace("_operator", "operator")
+    return f"{module}.{name}" if module else str(name)
 
 
 class Node:
@@ -267,11 +307,12 @@ class Node:
     def format_node(self, *args: Any, **kwargs: Any) -> str | None:
         """The node as a line of text; `None` of a placeholder, in PyTorch of one without a list to add it to."""
         if self.op == "placeholder":
-            return f"%{self.name} : [num_users={len(self.users)}] = placeholder[target={self.target}]"
+            default = f"(default={self.args[0]})" if self.args else ""
+            return f"%{self.name} : [num_users={len(self.users)}] = placeholder[target={self.target}]{default}"
         if self.op == "get_attr":
             return f"%{self.name} : [num_users={len(self.users)}] = get_attr[target={self.target}]"
         if self.op == "output":
-            return f"return {_text(self.args[0])}"
+            return f"return {self.args[0]}"
         given = f"args = {_text(self.args)}, kwargs = {_text(self.kwargs)}"
         return f"%{self.name} : [num_users={len(self.users)}] = {self.op}[target={_shown(self.target)}]({given})"
 
@@ -288,13 +329,12 @@ class Node:
 
 
 def _text(value: Any) -> str:
-    return repr(map_aggregate(value, lambda x: _Shown(f"%{x.name}") if isinstance(x, Node) else x))
-
-
-class _Shown(str):
-    """A string that is shown without quotes."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return str(self)
+    """An argument as PyTorch shows it: nodes by their names, text without quotes."""
+    if isinstance(value, Node):
+        return f"%{value.name}"
+    if isinstance(value, (tuple, list)) and not hasattr(value, "_fields"):
+        inner = ", ".join(_text(v) for v in value)
+        return f"[{inner}]" if isinstance(value, list) else f"({inner},)" if len(value) == 1 else f"({inner})"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k}: {_text(v)}" for k, v in value.items()) + "}"
+    return str(value)

@@ -76,6 +76,9 @@ class Operator:
         """`namespace::name`."""
         return self._qualname
 
+    def __str__(self) -> str:
+        return f"{self._qualname.replace('::', '.')}.default"
+
     def __repr__(self) -> str:
         return f"<OpOverload(op='{self._qualname.replace('::', '.')}', overload='default')>"
 

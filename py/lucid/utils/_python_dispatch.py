@@ -56,7 +56,7 @@ class Op:
         return f"<OpOverload(op='aten.{self._opname}', overload='default')>"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Op) and other._opname == self._opname
+        return type(other).__name__ in ("Op", "_Native") and getattr(other, "_opname", None) == self._opname
 
     def __hash__(self) -> int:
         return hash(("aten", self._opname))

@@ -181,35 +181,159 @@ def create_mask(
     return table > -math.inf if score else table
 
 
+def _ordered(blocks: Tensor) -> tuple[Tensor, Tensor]:
+    """Of each line of blocks, how many are set, and which: those first, in order, then the others."""
+    order = blocks.to(lucid.int32).argsort(dim=-1, descending=True, stable=True)
+    return blocks.sum(-1).to(lucid.int32), order.to(lucid.int32)
+
+
+def _from_ordered(counts: Tensor, indices: Tensor, columns: int) -> Tensor:
+    """The inverse of `_ordered`: which blocks are set."""
+    places = lucid.arange(indices.shape[-1], device=indices.device)
+    kept = places < counts.unsqueeze(-1)
+    # What is not set goes to a column of its own, which is dropped.
+    target = indices.long().masked_fill(~kept, columns)
+    made = lucid.zeros(*indices.shape[:-1], columns + 1, dtype=lucid.bool, device=indices.device)
+    return made.scatter(-1, target, kept)[..., :columns]
+
+
 class BlockMask:
     """A mask by blocks of queries and keys; see `create_block_mask`.
+
+    Of each line of blocks of queries, `kv_num_blocks` (B, H, query blocks) says in how many blocks of keys something is
+    seen, and `kv_indices` (B, H, query blocks, key blocks) in which, these first; `full_kv_num_blocks` and
+    `full_kv_indices` the same of blocks in which all is seen, which do not count in the former. `q_num_blocks`,
+    `q_indices`, `full_q_num_blocks` and `full_q_indices` are those of each line of blocks of keys. All are int32.
 
     Args:
         mask_mod (callable): the mask, of batch, head, query and key.
         shape (tuple[int, int, int, int]): (B, H, queries, keys).
         block (tuple[int, int]): the sizes of a block of queries and keys.
-        blocks (Tensor): whether each block has anything to see, (B, H, query blocks, key blocks).
+        partial (Tensor): whether something and not all of each block is seen, (B, H, query blocks, key blocks), bool.
+        full (Tensor): whether all of each block is seen, likewise.
 
     Example:
-        >>> from lucid.nn.attention.flex_attention import create_block_mask, noop_mask
-        >>> create_block_mask(noop_mask, None, None, 128, 128).shape
-        (1, 1, 128, 128)
+        >>> from lucid.nn.attention.flex_attention import create_block_mask
+        >>> mask = create_block_mask(lambda b, h, q, kv: q >= kv, None, None, 256, 256)
+        >>> mask.shape, mask.kv_num_blocks.tolist(), mask.full_kv_num_blocks.tolist()
+        ((1, 1, 256, 256), [[[1, 1]]], [[[0, 1]]])
     """
 
     def __init__(
-        self, mask_mod: MaskMod, shape: tuple[int, int, int, int], block: tuple[int, int], blocks: Tensor
+        self,
+        mask_mod: MaskMod,
+        shape: tuple[int, int, int, int],
+        block: tuple[int, int],
+        partial: Tensor,
+        full: Tensor,
     ) -> None:
         self.mask_mod, self.shape, self.BLOCK_SIZE = mask_mod, shape, block
         self.seq_lengths = shape[2:]
-        self._blocks = blocks
+        self._partial, self._full = partial, full
+        #: What attention asks: the function itself, unless the blocks say more.
+        self._asked = mask_mod
+
+    @classmethod
+    def from_kv_blocks(
+        cls,
+        kv_num_blocks: Tensor,
+        kv_indices: Tensor,
+        full_kv_num_blocks: Tensor | None = None,
+        full_kv_indices: Tensor | None = None,
+        BLOCK_SIZE: int | tuple[int, int] = _DEFAULT_SPARSE_BLOCK_SIZE,
+        mask_mod: MaskMod | None = None,
+        seq_lengths: tuple[int, int] | None = None,
+        compute_q_blocks: bool = True,
+    ) -> BlockMask:
+        """Makes a mask of the blocks that are seen, of each line of blocks of queries.
+
+        Args:
+            kv_num_blocks (Tensor): in how many blocks of keys `mask_mod` decides, (B, H, query blocks).
+            kv_indices (Tensor): in which, these first, (B, H, query blocks, key blocks).
+            full_kv_num_blocks (Tensor, optional): how many blocks of keys are seen whole, likewise.
+            full_kv_indices (Tensor, optional): which, likewise.
+            BLOCK_SIZE (int | tuple[int, int], default: 128): the size of a block.
+            mask_mod (callable, optional): what is seen in the blocks of `kv_indices`; all by default.
+            seq_lengths (tuple[int, int], optional): the numbers of queries and keys; whole blocks by default.
+            compute_q_blocks (bool, default: True): the blocks of queries are computed when they are read, in any case.
+
+        Returns:
+            BlockMask: the mask.
+
+        Raises:
+            RuntimeError: `kv_indices` has fewer than two dimensions.
+            ValueError: one of `full_kv_num_blocks` and `full_kv_indices` is missing.
+        """
+        if kv_indices.ndim < 2:
+            raise errors.RuntimeError("BlockMask must have at least 2 dimensions")
+        if (full_kv_num_blocks is None) != (full_kv_indices is None):
+            raise errors.ValueError("full_kv_num_blocks and full_kv_indices must be both provided or omitted")
+        block = (BLOCK_SIZE, BLOCK_SIZE) if isinstance(BLOCK_SIZE, int) else (BLOCK_SIZE[0], BLOCK_SIZE[1])
+        rows, columns = int(kv_indices.shape[-2]), int(kv_indices.shape[-1])
+        partial = _from_ordered(kv_num_blocks, kv_indices, columns)
+        if full_kv_num_blocks is None or full_kv_indices is None:
+            full = lucid.zeros_like(partial)
+        else:
+            full = _from_ordered(full_kv_num_blocks, full_kv_indices, columns)
+        sizes = (rows * block[0], columns * block[1]) if seq_lengths is None else seq_lengths
+        batch = [1] * (4 - kv_indices.ndim) + [int(n) for n in kv_indices.shape[:-2]]
+        inner = noop_mask if mask_mod is None else mask_mod
+        made = cls(inner, (batch[0], batch[1], *sizes), block, partial, full)
+        made._asked = made._by_blocks
+        return made
+
+    def _by_blocks(self, b: Tensor, h: Tensor, q: Tensor, kv: Tensor) -> Tensor:
+        partial, full = (t.reshape(*self.shape[:2], *t.shape[-2:]) for t in (self._partial, self._full))
+        at = (b % self.shape[0], h % self.shape[1], q // self.BLOCK_SIZE[0], kv // self.BLOCK_SIZE[1])
+        return full[at] | (partial[at] & self.mask_mod(b, h, q, kv))
+
+    @property
+    def kv_num_blocks(self) -> Tensor:
+        """How many blocks of keys are seen in part, of each line of blocks of queries."""
+        return _ordered(self._partial)[0]
+
+    @property
+    def kv_indices(self) -> Tensor:
+        """Which blocks of keys are seen in part, these first."""
+        return _ordered(self._partial)[1]
+
+    @property
+    def full_kv_num_blocks(self) -> Tensor:
+        """How many blocks of keys are seen whole."""
+        return _ordered(self._full)[0]
+
+    @property
+    def full_kv_indices(self) -> Tensor:
+        """Which blocks of keys are seen whole, these first."""
+        return _ordered(self._full)[1]
+
+    @property
+    def q_num_blocks(self) -> Tensor:
+        """How many blocks of queries see a block of keys in part."""
+        return _ordered(self._partial.transpose(-2, -1))[0]
+
+    @property
+    def q_indices(self) -> Tensor:
+        """Which blocks of queries see a block of keys in part, these first."""
+        return _ordered(self._partial.transpose(-2, -1))[1]
+
+    @property
+    def full_q_num_blocks(self) -> Tensor:
+        """How many blocks of queries see a block of keys whole."""
+        return _ordered(self._full.transpose(-2, -1))[0]
+
+    @property
+    def full_q_indices(self) -> Tensor:
+        """Which blocks of queries see a block of keys whole, these first."""
+        return _ordered(self._full.transpose(-2, -1))[1]
 
     def to_dense(self) -> Tensor:
         """The blocks in which anything is seen: 1 or 0, of shape `(B, H, blocks of queries, blocks of keys)`."""
-        return self._blocks
+        return (self._partial | self._full).to(lucid.int32)
 
     def sparsity(self) -> float:
         """The share of blocks in which nothing is seen, in percent."""
-        return 100.0 * (1 - float(self._blocks.float().mean()))
+        return 100.0 * (1 - float((self._partial | self._full).float().mean()))
 
     def numel(self) -> int:
         """The number of elements of the mask."""
@@ -217,7 +341,10 @@ class BlockMask:
 
     def to(self, device: Any) -> BlockMask:
         """The mask on another device. Tensors that its function holds stay where they are."""
-        return BlockMask(self.mask_mod, self.shape, self.BLOCK_SIZE, self._blocks.to(device))
+        made = BlockMask(self.mask_mod, self.shape, self.BLOCK_SIZE, self._partial.to(device), self._full.to(device))
+        if self._asked is not self.mask_mod:
+            made._asked = made._by_blocks
+        return made
 
     def __repr__(self) -> str:
         return f"BlockMask(shape={self.shape}, sparsity={self.sparsity():.2f}%)"
@@ -263,8 +390,9 @@ def create_block_mask(
     padded = lucid.nn.functional.pad(table.to(lucid.int32), (0, more[1], 0, more[0]))
     rows, columns = (Q_LEN + more[0]) // block[0], (KV_LEN + more[1]) // block[1]
     parts = padded.reshape(*table.shape[:2], rows, block[0], columns, block[1])
-    blocks = (parts.sum((3, 5)) > 0).to(lucid.int32)
-    return BlockMask(mask_mod, (B or 1, H or 1, Q_LEN, KV_LEN), block, blocks)  # type: ignore[arg-type]
+    seen = parts.sum((3, 5))
+    full = seen == block[0] * block[1]
+    return BlockMask(mask_mod, (B or 1, H or 1, Q_LEN, KV_LEN), block, (seen > 0) & ~full, full)  # type: ignore[arg-type]
 
 
 def flex_attention(
@@ -336,7 +464,7 @@ def flex_attention(
     if score_mod is not None:
         scores = _mapped(score_mod, True)(scores, *indices)
     if block_mask is not None:
-        seen = _mapped(block_mask.mask_mod, False)(*indices)
+        seen = _mapped(block_mask._asked, False)(*indices)
         scores = scores.masked_fill(~seen, -math.inf)
     lse = scores.logsumexp(-1)
     # Where nothing is seen, the difference is NaN; such a row is zeros.

@@ -6,9 +6,11 @@ import copy
 import math
 import operator
 import pickle
+import re
 from typing import Any
 
 import lucid
+import lucid.fx.experimental.proxy_tensor
 import lucid.fx.experimental.symbolic_shapes
 import lucid.fx.passes.shape_prop
 import numpy as np
@@ -287,16 +289,33 @@ def test_lint_and_missing_attributes() -> None:
         assert not hasattr(gm, "a") or not hasattr(gm.a, "b")
 
 
-def test_code() -> None:
-    gm = lucid.fx.symbolic_trace(pair("net")[1][0])
-    assert "self.stem" in gm.code
-    assert 'getattr(self.blocks, "0").conv' in gm.code
-    assert "def forward(self, x, scale = 1.0)" in gm.code
-    assert gm.code in gm.print_readable(print_output=False).replace("\n    ", "\n") or gm.code.splitlines()[0] in str(
-        gm
-    )
-    gm.graph.print_tabular()
-    assert str(gm.graph).startswith("graph(%x, %scale)")
+@pytest.mark.parametrize("name", ["net", "attention"])
+def test_code(name: str) -> None:
+    """Code and graphs read as PyTorch's, with Lucid's name in the place of its."""
+    theirs, ours = (f.fx.symbolic_trace(pair(name)[i][0]) for i, f in enumerate((torch, lucid)))
+    # PyTorch writes annotations, too.
+    code = theirs.code.replace("torch._C._nn.", "lucid.nn.functional.").replace("torch.", "lucid.")
+    plain = re.sub(r" : _\w+_| -> _\w+_", "", code)
+    wanted = [line.rstrip() for line in plain.splitlines()]
+    assert [line for line in wanted if line] == [line for line in ours.code.splitlines() if line]
+    wanted_graph = str(theirs.graph).replace("torch._C._nn.", "lucid.nn.functional.").replace("torch.", "lucid.")
+    assert re.sub(r" : '\w+'", " :", wanted_graph) == str(ours.graph)
+    assert ours.code.splitlines()[0] in ours.print_readable(print_output=False)
+    ours.graph.print_tabular()
+
+
+def test_expressions_of_code() -> None:
+    def program(x: Any, y: Any) -> Any:
+        z = (-x) ** 2 - (-3) ** y + x @ y / 2 % 5
+        return lucid.where((z >= 1) & ~(z != y), z[..., None, :2].squeeze(1), lucid.linalg.det(z) * z[:, :2]) // 1
+
+    x, y = lucid.tensor([[1.0, 2.0], [3.0, 4.0]]), lucid.tensor([[2.0, 1.0], [1.0, 2.0]])
+    gm = lucid.fx.symbolic_trace(program)
+    for part in ("neg ** 2", "(-3) ** y", "x @ y", "lucid.linalg.det(", "lucid.where(", " & ", "~"):
+        assert part in gm.code, gm.code
+    assert lucid.equal(gm(x, y), program(x, y))
+    traced = lucid.fx.experimental.proxy_tensor.make_fx(lambda t: t.sin() * 2)(x)
+    assert "lucid.ops.aten.sin.default(" in traced.code and lucid.equal(traced(x), x.sin() * 2)
 
 
 @pytest.mark.parametrize("how", ["pickle", "deepcopy", "copy"])

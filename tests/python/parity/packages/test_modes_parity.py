@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import importlib
 import inspect
 import os
 import subprocess
@@ -209,3 +210,22 @@ def test_signatures_and_messages() -> None:
         lucid.cat([lucid.ones(2, 3), lucid.ones(2, 3), lucid.ones(4, 5)])
     with pytest.raises(RuntimeError, match=r"tensor number 1 in the list has 1 dimensions"):
         lucid.cat([lucid.ones(2, 3), lucid.ones(3)])
+
+
+@pytest.mark.parametrize("framework", [torch, lucid])
+def test_ops_are_found_by_their_names(framework: Any) -> None:
+    aten = framework.ops.aten
+    seen: list[str] = []
+
+    class Mode(importlib.import_module(f"{framework.__name__}.utils._python_dispatch").TorchDispatchMode):  # type: ignore[misc]
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if func == aten.mm.default:
+                seen.append("mm")
+            seen.append({aten.sin.default: "sine", aten.exp.default: "exponential"}.get(func, "other"))
+            assert func != aten.cos.default
+            return func(*args, **(kwargs or {}))
+
+    x = framework.ones(2, 2)
+    with Mode():
+        _ = x.sin(), framework.exp(x), framework.mm(x, x)
+    assert seen == ["sine", "exponential", "mm", "other"]
