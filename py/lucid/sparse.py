@@ -109,7 +109,7 @@ def sampled_addmm(
         mat2 (Tensor): (k, m), dense.
         beta (float, default: 1.0): the factor of `input`.
         alpha (float, default: 1.0): the factor of the product.
-        out (Tensor, optional): must be None.
+        out (Tensor, optional): (n, m) in PyTorch; must be None here.
 
     Returns:
         Tensor: (n, m), of the layout and with the places of `input`. Gradients go to all three.

@@ -90,10 +90,6 @@ class _Dtype:
         return f"torch.{self.name}"
 
 
-def _register_custom_op_symbolic(name: str, function: Any, opset: int) -> None:
-    """Tells an exporter how an op is written. There is none to be told."""
-
-
 #: Names by module, with the reason. A name that begins in upper case is a class.
 THIN: dict[str, tuple[str, str]] = {
     "fft": (
@@ -219,7 +215,6 @@ _VALUES: dict[str, dict[str, Any]] = {
     "distributed.tensor": {"Partial": Partial},
     "distributed.tensor.placement_types": {"Partial": Partial},
     "utils._python_dispatch": {"is_traceable_wrapper_subclass": _never},
-    "onnx": {"register_custom_op_symbolic": _register_custom_op_symbolic},
 }
 
 

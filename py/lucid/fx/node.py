@@ -100,7 +100,7 @@ def path_of(function: Any) -> str | None:
     """The public name of a function.
 
     Args:
-        function (callable): the function.
+        function (callable): a function of Lucid's, of `operator` or `math`, or an op.
 
     Returns:
         str: its name, where one of the modules of `PUBLIC` or `lucid.ops` has it; else None.

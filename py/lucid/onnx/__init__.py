@@ -6,8 +6,9 @@ that `dynamic_axes` names.
 
 from __future__ import annotations
 
+import enum
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import lucid
@@ -21,15 +22,56 @@ from lucid.onnx._decompose import DECOMPOSED
 from lucid.onnx._rules import RULES
 from lucid.utils import _pytree
 
-__all__ = ["ONNXProgram", "OnnxExporterError", "export", "is_in_onnx_export"]
+__all__ = [
+    "ONNXProgram",
+    "OnnxExporterError",
+    "OperatorExportTypes",
+    "TrainingMode",
+    "export",
+    "is_in_onnx_export",
+    "register_custom_op_symbolic",
+]
 
 _exporting = False
+#: Rules for another exporter, by the op's name.
+_symbolic: dict[str, tuple[Callable[..., Any], int]] = {}
 _PLACED = ("out", "memory_format", "non_blocking", "copy", "device")
 
 
 def is_in_onnx_export() -> bool:
     """Does `export` run the model now?"""
     return _exporting
+
+
+class TrainingMode(enum.Enum):
+    """Which mode a model is exported in; `export` writes graphs for evaluation, `EVAL`."""
+
+    EVAL = 0
+    PRESERVE = 1
+    TRAINING = 2
+
+
+class OperatorExportTypes(enum.Enum):
+    """What PyTorch's older exporter writes; graphs here have ONNX's own operators, `ONNX`."""
+
+    ONNX = 0
+    ONNX_ATEN = 1
+    ONNX_ATEN_FALLBACK = 2
+    ONNX_FALLTHROUGH = 3
+
+
+def register_custom_op_symbolic(symbolic_name: str, symbolic_fn: Callable[..., Any], opset_version: int) -> None:
+    """Notes a rule for PyTorch's older exporter. `export` asks none: where the op comes up, its error says so.
+
+    Args:
+        symbolic_name (str): the op, as `torchvision::nms`.
+        symbolic_fn (callable): the rule.
+        opset_version (int): the operator set that it writes.
+
+    Example:
+        >>> lucid.onnx.register_custom_op_symbolic("mine::op", lambda g, x: x, 18)
+    """
+    _symbolic[symbolic_name.partition("::")[2]] = (symbolic_fn, opset_version)
 
 
 class ONNXProgram:
@@ -96,9 +138,10 @@ def _translate(g: Builder, recorder: Recorder, others: list[Call] | None) -> Non
     for i, call in enumerate(recorder.calls):
         g.op, g.shape = call.name, call.shapes[0] if call.shapes else ()
         write = RULES.get(call.name)
+        known = " (that of register_custom_op_symbolic is for another exporter)" if call.name in _symbolic else ""
         if write is None:
             raise OnnxExporterError(
-                f"onnx.export: the op {call.name} has no rule; write this part of the model with other ops"
+                f"onnx.export: the op {call.name} has no rule; write this part of the model with other ops{known}"
             )
         g.dynamic = (False,) * len(g.shape)
         if others is not None:

@@ -30,6 +30,7 @@ def same(ours: Any, theirs: Any) -> None:
         assert tuple(ours.shape) == tuple(theirs.shape)
         return
     if theirs.layout is torch.sparse_coo:
+        assert ours.is_coalesced() == theirs.is_coalesced()
         ours, theirs = ours.to_dense(), theirs.to_dense()
     np.testing.assert_allclose(ours.detach().cpu().numpy(), theirs.detach().numpy(), rtol=TABLE["few ops"].rtol)
 
@@ -50,6 +51,9 @@ PROGRAMS: dict[str, Any] = {
     "sum": lambda t, x: x.sum(),
     "from dense": lambda t, x: (x.to_dense() * 2).to_sparse_csr(),
     "addmm": lambda t, x: t.addmm(t.ones(3, 2).to(x.values().device), x, t.ones(4, 2).to(x.values().device)),
+    "sampled": lambda t, x: t.sparse.sampled_addmm(
+        x, t.arange(6.0).reshape(3, 2).to(x.values().device), t.ones(2, 4).to(x.values().device), beta=0.5, alpha=2
+    ),
     "mm": lambda t, x: t.sparse.mm(x, t.ones(4, 2).to(x.values().device)),
 }
 
@@ -105,3 +109,34 @@ def test_other_functions_say_so() -> None:
     assert repr(x).startswith("tensor(crow_indices=tensor([0, 2, 2, 3])") and len(x) == 3
     assert lucid.sparse_csr_tensor([0, 1], [2], [1.0]).shape == (1, 3)
     assert lucid.zeros(2, 3).to_sparse_csr().values().numel() == 0
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+def test_gradients_of_sampled_products(device: str) -> None:
+    x = lucid.sparse_csr_tensor(*PARTS, device=device, requires_grad=True)
+    a, b = (lucid.arange(6.0, device=device).reshape(s).requires_grad_() for s in ((3, 2), (2, 3)))
+    c = lucid.cat([b, b[:, :1]], 1)
+    lucid.sparse.sampled_addmm(x, a, c, beta=3.0).values().pow(2).sum().backward()
+    dense = (torch.tensor(t.detach().cpu().numpy()).requires_grad_() for t in (x.to_dense(), a, b))
+    y, d, e = dense
+    pattern = (y != 0).float()
+    ((pattern * (d @ torch.cat([e, e[:, :1]], 1)) + 3.0 * y).pow(2)).sum().backward()
+    np.testing.assert_allclose(a.grad.cpu().numpy(), d.grad.numpy(), rtol=TABLE["few ops"].rtol)
+    np.testing.assert_allclose(b.grad.cpu().numpy(), e.grad.numpy(), rtol=TABLE["few ops"].rtol)
+    wanted = y.grad[x.row_indices().cpu().numpy(), x.col_indices().cpu().numpy()].numpy()
+    np.testing.assert_allclose(x.values().grad.cpu().numpy(), wanted, rtol=TABLE["few ops"].rtol)
+
+
+def test_bad_sampled_products_and_batches() -> None:
+    x = lucid.sparse_csr_tensor(*PARTS)
+    for a, b in (((3, 2), (3, 4)), ((2, 2), (2, 4)), ((3,), (3, 4))):
+        with pytest.raises(RuntimeError, match="sampled_addmm"):
+            lucid.sparse.sampled_addmm(x, lucid.ones(a), lucid.ones(b))
+    with pytest.raises(RuntimeError, match="same dtype"):
+        lucid.sparse.sampled_addmm(x, lucid.ones(3, 2).double(), lucid.ones(2, 4))
+    with pytest.raises(RuntimeError, match="layout sparse_csr"):
+        lucid.sparse.sampled_addmm(x.to_dense(), lucid.ones(3, 2), lucid.ones(2, 4))
+    with pytest.raises(NotImplementedError, match="convert each"):
+        lucid.ones(2, 3, 4).to_sparse_csr()
+    with pytest.raises(NotImplementedError, match="list of matrices"):
+        lucid.sparse_csr_tensor([[0, 1], [0, 1]], [[0], [0]], lucid.ones(2, 1), (2, 1, 1))

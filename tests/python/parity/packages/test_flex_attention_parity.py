@@ -87,6 +87,42 @@ def test_masks() -> None:
         assert bool(made.all())
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_blocks_of_masks(device: str) -> None:
+    documents = np.repeat([0, 1, 2], [20, 30, 14])
+    sides = [f"{full}{side}" for full in ("", "full_") for side in ("kv", "q")]
+    parts = [f"{side}_{what}" for side in sides for what in ("num_blocks", "indices")]
+    made = []
+    for f, module, where in ((torch, theirs, "cpu"), (lucid, ours, device)):
+        of = f.tensor(documents, device=where)
+        inside = lambda b, h, q, kv, of=of: of[q] == of[kv]  # noqa: E731
+        mask = module.and_masks(MASKS["causal"], inside)
+        block = module.create_block_mask(mask, 2, None, 64, 64, device=where, BLOCK_SIZE=16)
+        again = module.BlockMask.from_kv_blocks(
+            block.kv_num_blocks, block.kv_indices, block.full_kv_num_blocks, block.full_kv_indices, 16, block.mask_mod
+        )
+        q, k, v = (f.tensor(data(2, 3, 64, n), device=where) for n in (8, 8, 4))
+        attention = [module.flex_attention(q, k, v, block_mask=m) for m in (block, again)]
+        for a in (block, again):
+            listed = [getattr(a, n).cpu().numpy() for n in parts]
+            made.append([*listed, a.to_dense().cpu().numpy(), a.shape, a.sparsity()])
+        made.append([a.cpu().numpy() for a in attention])
+    for expected, found in zip(made[:2], made[3:5], strict=True):
+        for one, other in zip(expected, found, strict=True):
+            np.testing.assert_array_equal(one, other)
+    for one, other in zip(made[2], made[5], strict=True):
+        np.testing.assert_allclose(other, one, **within("program"))
+    # Blocks alone, without a function, are what is seen.
+    counts, places = lucid.tensor([[[1, 2]]], device=device), lucid.tensor([[[[1, 0], [0, 1]]]], device=device)
+    plain = ours.BlockMask.from_kv_blocks(counts, places, BLOCK_SIZE=(2, 3))
+    q, k = lucid.ones(1, 1, 4, 2, device=device), lucid.ones(1, 1, 6, 2, device=device)
+    v = lucid.arange(6.0, device=device).reshape(1, 1, 6, 1)
+    got = ours.flex_attention(q, k, v, block_mask=plain.to(device)).flatten().tolist()
+    np.testing.assert_allclose(got, [4.0, 4.0, 2.5, 2.5], **within("program"))
+    with pytest.raises(ValueError, match="both provided or omitted"):
+        ours.BlockMask.from_kv_blocks(counts, places, counts)
+
+
 def test_bad_shapes() -> None:
     q = lucid.ones(1, 4, 3, 2)
     for k in (lucid.ones(1, 4, 3), lucid.ones(1, 4, 3, 5), lucid.ones(1, 3, 3, 2)):

@@ -405,6 +405,9 @@ def test_names_that_say_what_they_are_not_where_they_are_used() -> None:
         with pytest.raises(NotImplementedError, match=f"{name}: .*lucid.compile"):
             getattr(lucid.cuda, name)()
     assert lucid.cuda.is_current_stream_capturing() is False
+    for kind in ("TrainingMode", "OperatorExportTypes"):
+        names = {m.name: m.value for m in getattr(lucid.onnx, kind)}
+        assert names == {n: int(getattr(getattr(torch.onnx, kind), n)) for n in names}
     helper = importlib.import_module("lucid.onnx.symbolic_helper")
     assert helper.parse_args("v")(len) is len
     with pytest.raises(NotImplementedError, match="older exporter"):
