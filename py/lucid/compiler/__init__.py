@@ -134,7 +134,8 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
 
     Args:
         fn (callable, optional): the function; without it the result is a decorator.
-        recursive (bool, optional): what the function calls is not compiled either; False gives one warning.
+        recursive (bool, optional): functions inside that were compiled by themselves run their graphs in any case,
+            and others are not compiled.
         reason (str, optional): a note for readers, without effect; PyTorch shows it in messages.
 
     Returns:
@@ -147,7 +148,6 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
         >>> f(1)
         2
     """
-    warn_without_effect("disable", "what the function calls is not compiled either", recursive=not recursive)
     from lucid.compiler import _function
 
     return _function.disabled(fn) if fn is not None else _function.disabled

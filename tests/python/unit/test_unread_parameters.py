@@ -207,7 +207,6 @@ def test_options_without_effect_warn_once() -> None:
         "optimize_ddp": lambda: setattr(lucid._dynamo.config, "optimize_ddp", False),
         "sync_files": lambda: lucid.distributed.checkpoint.FileSystemWriter("none", sync_files=False),
         "keep_low_precision_grads": lambda: lucid.distributed.fsdp.MixedPrecision(keep_low_precision_grads=True),
-        "recursive": lambda: lucid.compiler.disable(recursive=False),
         "opset_version": lambda: lucid.export.save(
             lucid.export.export(lucid.nn.ReLU(), (lucid.ones(1),)), io.BytesIO(), opset_version={}
         ),
