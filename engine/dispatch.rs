@@ -244,11 +244,13 @@ macro_rules! with_backend {
 }
 
 mod bytes;
+mod communication;
 mod graph_steps;
 pub(crate) mod memory;
 mod stored;
 use bytes::transfer;
 pub(crate) use bytes::{expose, from_bytes, to_bytes};
+pub use communication::set_rehearsing;
 pub(crate) use graph_steps::{
     attention_gradients, channel_moments, fuses, in_one_pass, norm_gradients, run, run_fused, runs_custom_kernels,
 };
@@ -403,6 +405,7 @@ pub(crate) fn apply1(prim: Prim, inputs: &[&Tensor], meta: Meta) -> Result<Tenso
     let begun = profile::begin();
     let storage = match prim {
         Prim::Transfer(TransferOp::Move { device }) => transfer(inputs[0], device)?,
+        Prim::Communication(ref op) => communication::run(op, inputs, &meta)?,
         _ => with_backend!(device, execute(&prim, inputs, &meta, false))?,
     };
     if graph::recording() {

@@ -111,6 +111,11 @@ impl Extra {
         self.0.lock().as_ref().is_none_or(|parts| parts.hooks.is_empty() && parts.retained.is_empty())
     }
 
+    /// How many hooks and notes there are.
+    fn len(&self) -> usize {
+        self.0.lock().as_ref().map_or(0, |parts| parts.hooks.len() + parts.retained.len())
+    }
+
     /// Does anything wait for the node to have run?
     pub(crate) fn has_after(&self) -> bool {
         let after = |(_, hook): &(u64, Registered)| matches!(hook, Registered::After(_));
@@ -330,13 +335,18 @@ impl Tensor {
 
     /// Does something wait for its gradients, a hook or a note to keep them?
     pub fn has_hooks(&self) -> bool {
+        self.hook_count() > 0
+    }
+
+    /// How many wait for its gradients, hooks and notes to keep them.
+    pub fn hook_count(&self) -> usize {
         if !requires_grad(self) {
-            return false;
+            return 0;
         }
         let own = &batching::bare(self).0.auto;
         match own.own_edge() {
-            Some(edge) => edge.node.with_extra(|e| !e.is_empty()),
-            None => !own.leaf_extra().is_empty(),
+            Some(edge) => edge.node.with_extra(Extra::len),
+            None => own.leaf_extra().len(),
         }
     }
 

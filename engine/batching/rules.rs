@@ -79,6 +79,10 @@ pub(super) fn run(prim: Prim, x: &[Input<'_>], size: usize, out: Meta) -> Result
         Prim::Norm(_) => each_sample(prim, x, size, out),
         Prim::Loss(_) => leading(prim, x, size, out),
         Prim::Quantized(op) => quantized(op, x, size, out),
+        Prim::Communication(op) => Err(Error::value(
+            op.name(),
+            "tensors inside of vmap cannot be sent to other processes; send the whole batch",
+        )),
     }
 }
 

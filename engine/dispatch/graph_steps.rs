@@ -1,6 +1,6 @@
 //! Steps of a graph, which the tape sees nothing of: primitives, and fused kernels.
 
-use super::{arrays, cpu_array, execute, of_cpu_array, transfer, Meta, Prim, Storage, Wrapped};
+use super::{arrays, communication, cpu_array, execute, of_cpu_array, transfer, Meta, Prim, Storage, Wrapped};
 use crate::meta::MetaBackend;
 use crate::ops::OpRow;
 use crate::shape::Layout;
@@ -17,6 +17,7 @@ pub(crate) fn run(prim: &Prim, inputs: &[&Tensor], meta: &Meta, device: Device, 
     let begun = profile::begin();
     let storage = match prim {
         Prim::Transfer(TransferOp::Move { device }) => transfer(inputs[0], *device)?,
+        Prim::Communication(op) => communication::run(op, inputs, meta)?,
         _ => with_backend!(device, execute(prim, inputs, meta, donated))?,
     };
     profile::end(begun, || prim.schema(), inputs.iter().copied(), &meta.shape);

@@ -6,9 +6,12 @@
 
 use super::group::{Group, Step, Work};
 use crate::dispatch;
+use crate::graph;
+use crate::ops::communication as ops;
 use crate::ops::index::cat;
 use crate::ops::view::{view_as_complex, view_as_real};
 use crate::{DType, Device, Error, Result, Tensor};
+use lucid_ir::ops::communication::{GroupName, Reduce};
 use lucid_ir::Meta;
 use lucid_mlx::communication;
 use mlx_ffi::distributed as mlx;
@@ -19,67 +22,20 @@ const BOTH_WAYS: usize = 2 * 262_144;
 /// From how many times that on waiting is little beside moving the bytes.
 const MANY: usize = 4;
 
-/// How elements of several processes become one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reduce {
-    /// Their sum.
-    Sum,
-    /// Their mean; of floating point and complex numbers.
-    Avg,
-    /// Their product.
-    Product,
-    /// The smallest.
-    Min,
-    /// The largest.
-    Max,
-    /// Bits that all have; of integers and Booleans, as the two below.
-    BitAnd,
-    /// Bits that one has.
-    BitOr,
-    /// Bits that an odd number has.
-    BitXor,
-}
+/// Why a graph has no messages.
+const MESSAGE: &str = "a message between two processes";
 
-impl Reduce {
-    /// By PyTorch's name: `SUM`, `AVG`, `PRODUCT`, `MIN`, `MAX`, `BAND`, `BOR`, `BXOR`.
-    pub fn from_name(name: &str) -> Option<Reduce> {
-        Some(match name {
-            "SUM" => Reduce::Sum,
-            "AVG" => Reduce::Avg,
-            "PRODUCT" => Reduce::Product,
-            "MIN" => Reduce::Min,
-            "MAX" => Reduce::Max,
-            "BAND" => Reduce::BitAnd,
-            "BOR" => Reduce::BitOr,
-            "BXOR" => Reduce::BitXor,
-            _ => return None,
-        })
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Reduce::Sum => "SUM",
-            Reduce::Avg => "AVG",
-            Reduce::Product => "PRODUCT",
-            Reduce::Min => "MIN",
-            Reduce::Max => "MAX",
-            Reduce::BitAnd => "BAND",
-            Reduce::BitOr => "BOR",
-            Reduce::BitXor => "BXOR",
-        }
-    }
-
-    fn ensure(self, op: &'static str, dtype: DType) -> Result<()> {
-        let fits = match self {
-            Reduce::Sum | Reduce::Product => true,
-            Reduce::Avg => dtype.is_float() || dtype.is_complex(),
-            Reduce::Min | Reduce::Max => !dtype.is_complex(),
-            Reduce::BitAnd | Reduce::BitOr | Reduce::BitXor => dtype.is_integral() || dtype == DType::Bool,
-        };
-        match fits {
-            true => Ok(()),
-            false => Err(Error::dtype(op, format!("ReduceOp.{} does not exist for this dtype", self.name()), &[dtype])),
-        }
+/// An error where elements of a dtype have no such reduction.
+pub(crate) fn ensure_reducible(op: &'static str, how: Reduce, dtype: DType) -> Result<()> {
+    let fits = match how {
+        Reduce::Sum | Reduce::Product => true,
+        Reduce::Avg => dtype.is_float() || dtype.is_complex(),
+        Reduce::Min | Reduce::Max => !dtype.is_complex(),
+        Reduce::BitAnd | Reduce::BitOr | Reduce::BitXor => dtype.is_integral() || dtype == DType::Bool,
+    };
+    match fits {
+        true => Ok(()),
+        false => Err(Error::dtype(op, format!("ReduceOp.{} does not exist for this dtype", how.name()), &[dtype])),
     }
 }
 
@@ -209,6 +165,21 @@ fn fitting(op: &'static str, into: Option<&Tensor>, shape: &[usize], dtype: DTyp
 type Made = Result<Work<Tensor>>;
 
 impl Group {
+    /// The same as an op of the table, which a graph that the thread records has, too.
+    fn as_op(
+        &self,
+        op: &'static str,
+        x: &Tensor,
+        into: Option<Tensor>,
+        timeout: Option<Duration>,
+        run: impl FnOnce(&Tensor, &GroupName) -> Result<Tensor>,
+    ) -> Made {
+        if let Some(timeout) = timeout {
+            self.set_timeout(timeout);
+        }
+        Ok(Work::finished(op, run(x, &self.reference()).and_then(|made| put(made, into))))
+    }
+
     fn run(
         &self,
         op: &'static str,
@@ -217,7 +188,15 @@ impl Group {
         x: Tensor,
         data: impl FnOnce(&mlx::Group, Tensor) -> Result<Tensor> + Send + 'static,
     ) -> Work<Tensor> {
-        self.submit(op, what, timeout, Step::Move(Box::new(move |ring| data(ring, x))))
+        let hosts = self.hosts;
+        let moved = move |ring: &mlx::Group| {
+            let made = data(ring, x)?;
+            match hosts {
+                true => Tensor::from_bytes(&made.to_bytes()?, made.shape(), made.dtype(), Device::Cpu),
+                false => Ok(made),
+            }
+        };
+        self.submit(op, what, timeout, Step::Move(Box::new(moved)))
     }
 
     /// One tensor of all members': `out = reduce(x_0, …, x_{n-1})`, on every one of them. `into`, which may be `x`,
@@ -254,9 +233,13 @@ impl Group {
         into: Option<&Tensor>,
         timeout: Option<Duration>,
     ) -> Made {
-        how.ensure(op, x.dtype())?;
+        ensure_reducible(op, how, x.dtype())?;
         let mut into = fitting(op, into, x.shape(), x.dtype())?;
         let x = plain(op, x)?;
+        if self.runs_ops() {
+            into = into.filter(|_| dst.is_none_or(|d| d == self.rank()));
+            return self.as_op(op, &x, into, timeout, |x, group| ops::reduced(x, group, how));
+        }
         if self.size() == 1 {
             return Ok(Work::finished(op, put(x, into)));
         }
@@ -279,6 +262,9 @@ impl Group {
         let op = "broadcast";
         let into = fitting(op, into, x.shape(), x.dtype())?;
         let x = plain(op, x)?;
+        if self.runs_ops() {
+            return self.as_op(op, &x, into, timeout, |x, group| ops::sent_by(x, group, src));
+        }
         if self.size() == 1 {
             return Ok(Work::finished(op, put(x, into)));
         }
@@ -300,6 +286,9 @@ impl Group {
         shape.extend_from_slice(x.shape());
         let into = fitting(op, into, &shape, x.dtype())?;
         let x = plain(op, x)?;
+        if self.runs_ops() {
+            return self.as_op(op, &x, into, timeout, ops::gathered);
+        }
         if self.size() == 1 {
             return Ok(Work::finished(op, put(x.unsqueeze(0)?, into)));
         }
@@ -317,7 +306,12 @@ impl Group {
     /// As [`Group::all_reduce`]; where the first dimension is not the number of members.
     pub fn reduce_scatter(&self, x: &Tensor, how: Reduce, into: Option<&Tensor>, timeout: Option<Duration>) -> Made {
         let op = "reduce_scatter";
-        how.ensure(op, x.dtype())?;
+        ensure_reducible(op, how, x.dtype())?;
+        if self.runs_ops() {
+            self.ensure_parts(op, x)?;
+            let into = fitting(op, into, &x.shape()[1..], x.dtype())?;
+            return self.as_op(op, &plain(op, x)?, into, timeout, |x, group| ops::scattered(x, group, how));
+        }
         self.scattered(op, x, into, timeout, format!("({})", how.name()), move |ring, x| combined(op, ring, x, how))
     }
 
@@ -327,6 +321,12 @@ impl Group {
     /// As [`Group::reduce_scatter`].
     pub fn scatter(&self, x: &Tensor, src: usize, into: Option<&Tensor>, timeout: Option<Duration>) -> Made {
         let (op, own) = ("scatter", self.rank() == src);
+        if self.runs_ops() {
+            self.ensure_parts(op, x)?;
+            let (into, rank) = (fitting(op, into, &x.shape()[1..], x.dtype())?, self.rank() as i64);
+            let run = |x: &Tensor, group: &GroupName| ops::sent_by(x, group, src)?.select(0, rank)?.copy();
+            return self.as_op(op, &plain(op, x)?, into, timeout, run);
+        }
         let from = format!(" from rank {src} of the group");
         self.scattered(op, x, into, timeout, from, move |ring, x| sent_to_all(op, ring, x, own))
     }
@@ -354,7 +354,7 @@ impl Group {
         Ok(self.run(op, what, timeout, x, move |ring, x| put(data(ring, &x)?.select(0, rank)?.copy()?, into)))
     }
 
-    fn ensure_parts(&self, op: &'static str, x: &Tensor) -> Result<()> {
+    pub(crate) fn ensure_parts(&self, op: &'static str, x: &Tensor) -> Result<()> {
         match x.shape().first() == Some(&self.size()) {
             true => Ok(()),
             false => {
@@ -374,6 +374,9 @@ impl Group {
         let into = fitting(op, into, x.shape(), x.dtype())?;
         let x = plain(op, x)?;
         let rank = self.rank() as i64;
+        if self.runs_ops() {
+            return self.as_op(op, &x, into, timeout, ops::exchanged);
+        }
         if self.size() == 1 {
             return Ok(Work::finished(op, put(x, into)));
         }
@@ -390,6 +393,7 @@ impl Group {
     /// As [`Group::all_reduce`].
     pub fn send(&self, x: &Tensor, tag: i64, timeout: Option<Duration>) -> Made {
         let op = "send";
+        graph::note_break(op, MESSAGE)?;
         let x = plain(op, x)?;
         let to = self.other(op)?;
         let what = format!("a message of {} with tag {tag}", kind(&x));
@@ -411,6 +415,7 @@ impl Group {
     /// As [`Group::all_reduce`].
     pub fn recv(&self, into: &Tensor, tag: i64, timeout: Option<Duration>) -> Made {
         let op = "recv";
+        graph::note_break(op, MESSAGE)?;
         let x = plain(op, into)?;
         let from = self.other(op)?;
         let what = format!("a message of {} with tag {tag}", kind(&x));
@@ -435,6 +440,9 @@ impl Group {
 
     /// Waits until every member has come here.
     pub fn barrier(&self, timeout: Option<Duration>) -> Work<()> {
+        if let Err(refused) = graph::note_break("barrier", "a barrier has no data to be ordered by") {
+            return Work::finished("barrier", Err(refused));
+        }
         match self.size() {
             1 => Work::finished("barrier", Ok(())),
             _ => self.submit("barrier", "barrier".into(), timeout, Step::Meet(())),

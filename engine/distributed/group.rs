@@ -5,9 +5,11 @@
 //! order of the calls; one that cannot be done is ended by the watchdog, with the reason on every rank.
 
 use super::client::{Client, Member, LONGEST};
+use super::pending;
 use super::wire::{number, text};
 use crate::autograd::no_grad;
 use crate::{Error, Result};
+use lucid_ir::ops::communication::GroupName;
 use mlx_ffi::distributed as mlx;
 use parking_lot::{Condvar, Mutex};
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -22,6 +24,8 @@ use std::time::{Duration, Instant};
 const TICK: Duration = Duration::from_millis(200);
 /// How long an operation may go on that does not need the member that is gone.
 const GRACE: Duration = Duration::from_millis(1000);
+/// How long a job that nobody has any more waits for operations that have returned to the program.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// How long the server may take to say who is to blame.
 const VERDICT: Duration = Duration::from_secs(4);
 
@@ -72,6 +76,9 @@ struct Flight {
 struct Core {
     job: Arc<Job>,
     name: String,
+    serial: u64,
+    /// How long an operation may take, in milliseconds.
+    timeout: AtomicU64,
     members: Vec<usize>,
     rank: usize,
     ring: Mutex<Option<Arc<mlx::Group>>>,
@@ -81,30 +88,51 @@ struct Core {
 }
 
 type Task = Box<dyn FnOnce(&Core) + Send>;
+type Queue = Mutex<Sender<Task>>;
+
+/// The groups of this process, for primitives, which name theirs.
+static GROUPS: Mutex<Vec<(Weak<Core>, Weak<Queue>)>> = Mutex::new(Vec::new());
+static NEXT_SERIAL: AtomicU64 = AtomicU64::new(1);
+static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
+static INTERRUPT: OnceLock<fn() -> bool> = OnceLock::new();
+
+/// How often who waits looks whether the program wants it to stop.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Says how to find out whether the program wants a wait to end, such as by Ctrl-C. Only the first setting counts.
+pub fn set_interrupt(asked: fn() -> bool) {
+    let _ = INTERRUPT.set(asked);
+}
 
 /// Processes of a job that compute together. A clone is the same group.
 #[derive(Clone)]
 pub struct Group {
     core: Arc<Core>,
-    queue: Arc<Mutex<Sender<Task>>>,
+    queue: Arc<Queue>,
+    /// Are results brought to the host's memory, whatever the device is?
+    pub(super) hosts: bool,
+    /// Do collectives run as ops of the table?
+    ops: bool,
 }
 
 /// An operation that was begun.
 pub struct Work<T> {
     done: Arc<(Mutex<Option<Result<T>>>, Condvar)>,
     op: &'static str,
+    /// Operations are numbered in the order of the calls.
+    number: u64,
 }
 
 impl<T> Clone for Work<T> {
     fn clone(&self) -> Self {
-        Work { done: Arc::clone(&self.done), op: self.op }
+        Work { done: Arc::clone(&self.done), op: self.op, number: self.number }
     }
 }
 
 impl<T: Clone> Work<T> {
     /// One that is done already.
     pub(super) fn finished(op: &'static str, value: Result<T>) -> Work<T> {
-        Work { done: Arc::new((Mutex::new(Some(value)), Condvar::new())), op }
+        Work { done: Arc::new((Mutex::new(Some(value)), Condvar::new())), op, number: 0 }
     }
 
     /// Is it done, or has it failed?
@@ -134,7 +162,49 @@ impl<T: Clone> Work<T> {
     }
 }
 
+impl<T: Clone> Work<T> {
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Waits for its result, or until the program wants the wait to end.
+    pub(super) fn wait_interruptible(&self) -> Result<T> {
+        loop {
+            let waited = self.wait(Some(LOOK));
+            if self.is_completed() {
+                return self.wait(None);
+            }
+            if INTERRUPT.get().is_some_and(|asked| asked()) {
+                return waited;
+            }
+        }
+    }
+}
+
 impl Job {
+    /// A job of this process alone, as a store and the group of all processes: for programs that may run so, and for tests.
+    ///
+    /// # Errors
+    /// As [`Job::connect`]; where no port is free.
+    pub fn alone() -> Result<(super::Store, Group)> {
+        let token = NEXT_SERIAL.load(Ordering::Relaxed).to_string();
+        let store = super::Store::listen(SocketAddr::from(([127, 0, 0, 1], 0)), &token)
+            .map_err(|e| Error::distributed("init_process_group", format!("the store cannot listen: {e}")))?;
+        let config = Config {
+            host: "127.0.0.1".into(),
+            port: store.address().port(),
+            token,
+            rank: 0,
+            world_size: 1,
+            generation: 0,
+            timeout: Duration::from_secs(60),
+            listen: None,
+            backend: "ring".into(),
+        };
+        let group = Job::connect(config)?.group("alone", &[0])?;
+        Ok((store, group))
+    }
+
     /// Connects this process to its job.
     ///
     /// # Errors
@@ -205,6 +275,8 @@ impl Job {
         let core = Arc::new(Core {
             job: Arc::clone(self),
             name: name.to_owned(),
+            serial: NEXT_SERIAL.fetch_add(1, Ordering::Relaxed),
+            timeout: AtomicU64::new(millis(self.config.timeout)),
             members: members.to_vec(),
             rank,
             ring: Mutex::new(self.launched.get().cloned()),
@@ -219,15 +291,29 @@ impl Job {
             .spawn(move || tasks.iter().for_each(|task| no_grad(|| task(&own))))
             .map_err(|e| Error::distributed(op, format!("no thread for the group: {e}")))?;
         self.groups.lock().push(Arc::downgrade(&core));
-        Ok(Group { core, queue: Arc::new(Mutex::new(queue)) })
+        let queue = Arc::new(Mutex::new(queue));
+        let mut groups = GROUPS.lock();
+        groups.retain(|(_, queue)| queue.strong_count() > 0);
+        groups.push((Arc::downgrade(&core), Arc::downgrade(&queue)));
+        Ok(Group { core, queue, hosts: false, ops: false })
     }
 
     fn launched_fits(&self, members: &[usize]) -> bool {
         self.launched.get().is_none() || members.len() == self.config.world_size || members.len() < 2
     }
 
-    /// Leaves the job: operations that go on are ended, and others are told that this process went in peace.
+    /// Leaves the job: operations that go on are ended, and others are told that this process went in peace. Those on the
+    /// GPU device, which have returned to the program, are waited for.
     pub fn leave(&self) {
+        self.leave_within(self.config.timeout);
+    }
+
+    /// The same; waits so long at most.
+    pub fn leave_within(&self, patience: Duration) {
+        if self.ended.load(Ordering::Acquire) {
+            return;
+        }
+        pending::drain(patience);
         if self.ended.swap(true, Ordering::AcqRel) {
             return;
         }
@@ -243,7 +329,7 @@ impl Job {
 
 impl Drop for Job {
     fn drop(&mut self) {
-        self.leave();
+        self.leave_within(PATIENCE);
     }
 }
 
@@ -407,7 +493,46 @@ fn watch(job: &Weak<Job>) {
     }
 }
 
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
 impl Group {
+    /// The group that a primitive names.
+    pub(crate) fn named(group: &GroupName) -> Result<Group> {
+        let fits = |core: &Core| match group.serial {
+            0 => core.name == *group.name,
+            serial => core.serial == serial,
+        };
+        let living = |(core, queue): &(Weak<Core>, Weak<Queue>)| {
+            Some(Group { core: core.upgrade()?, queue: queue.upgrade()?, hosts: false, ops: false })
+        };
+        let found = GROUPS.lock().iter().rev().filter_map(living).find(|g| fits(&g.core));
+        found.ok_or_else(|| {
+            let why = format!(
+                "this process has no group '{}' (any more); it was destroyed, or is of another job",
+                group.name
+            );
+            Error::value("communication", why)
+        })
+    }
+
+    /// The same group, whose collectives run as ops of the table before the call that begins them returns; on the GPU device
+    /// that returns at once, too, with a lazy result.
+    pub fn as_ops(&self) -> Group {
+        Group { ops: true, ..self.clone() }
+    }
+
+    /// Do collectives run as ops of the table here?
+    pub(super) fn runs_ops(&self) -> bool {
+        crate::graph::recording() || (self.ops && self.size() > 1)
+    }
+
+    /// Its name in primitives.
+    pub(crate) fn reference(&self) -> GroupName {
+        GroupName { name: self.name().into(), serial: self.core.serial }
+    }
+
     /// The name.
     pub fn name(&self) -> &str {
         &self.core.name
@@ -428,9 +553,14 @@ impl Group {
         &self.core.members
     }
 
-    /// The job's own timeout.
+    /// How long each operation may take, unless it is told otherwise; at first the job's own timeout.
     pub fn timeout(&self) -> Duration {
-        self.core.job.config.timeout
+        Duration::from_millis(self.core.timeout.load(Ordering::Relaxed))
+    }
+
+    /// Sets that.
+    pub fn set_timeout(&self, timeout: Duration) {
+        self.core.timeout.store(millis(timeout), Ordering::Relaxed);
     }
 
     /// Puts an operation at the end of the group's queue. `what` is what every member must call alike.
@@ -442,15 +572,16 @@ impl Group {
         step: Step<T>,
     ) -> Work<T> {
         let timeout = timeout.unwrap_or(self.timeout()).min(LONGEST);
-        let work = Work { done: Arc::new((Mutex::new(None), Condvar::new())), op };
-        let done = Arc::clone(&work.done);
         // Numbers are given in the queue's order.
         let queue = self.queue.lock();
+        let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
+        let work = Work { done: Arc::new((Mutex::new(None), Condvar::new())), op, number };
+        let done = Arc::clone(&work.done);
         let seq = self.core.next.fetch_add(1, Ordering::Relaxed);
         let task: Task = Box::new(move |core| {
             // Whoever waits must not wait for a thread that is gone.
             let run = AssertUnwindSafe(|| core.run(op, seq, &what, timeout, step));
-            let result = catch_unwind(run).unwrap_or_else(|_| {
+            let result = pending::at(number, || catch_unwind(run)).unwrap_or_else(|_| {
                 Err(Error::distributed(op, format!("internal error, please report it: {what} panicked")))
             });
             *done.0.lock() = Some(result);

@@ -4,8 +4,9 @@
 //! [`Store`] of small values, by which processes find one another, agree that they do the same, and learn who is gone.
 //! What waits for a peer ends with an error that names the rank and the operation, never by itself.
 //!
-//! Depends on tensors, and on the GPU backend for the way to MLX's arrays. Collectives have no gradient here; Python's
-//! `lucid.distributed.nn.functional` gives them one.
+//! Depends on tensors, and on the GPU backend for the way to MLX's arrays. The methods of [`Group`] begin collectives, in place
+//! where that is asked for, and have no gradients; the functions, [`all_reduce`] and others, are ops of the table's family
+//! `communication`, with gradients.
 //!
 //! ```
 //! use lucid::distributed::{Config, Job, Reduce, Store};
@@ -28,6 +29,10 @@
 //! let x = lucid::tensor([1.0, 2.0])?;
 //! let sum = group.all_reduce(&x, Reduce::Sum, None, None)?.wait(None)?;
 //! assert_eq!(sum.to_vec::<f32>()?, [1.0, 2.0]);
+//! // With gradients.
+//! let x = x.requires_grad()?;
+//! lucid::distributed::all_reduce(&x, &group, Reduce::Sum)?.sum(None, false, None)?.backward()?;
+//! assert_eq!(x.grad().unwrap().to_vec::<f32>()?, [1.0, 1.0]);
 //! # Ok(())
 //! # }
 //! ```
@@ -35,11 +40,21 @@
 mod client;
 mod collectives;
 mod group;
+mod ops;
+mod pending;
 mod store;
 mod wire;
 
 pub use client::{Client, Member};
-pub use collectives::Reduce;
+pub(crate) use collectives::ensure_reducible;
+#[doc(hidden)]
+pub use group::set_interrupt;
 pub use group::{Config, Group, Job, Work};
+pub use lucid_ir::ops::communication::Reduce;
 pub use mlx_ffi::distributed::is_available;
+pub(crate) use ops::perform;
+pub use ops::{all_gather, all_reduce, all_to_all, broadcast, reduce_scatter};
 pub use store::Store;
+
+#[doc(hidden)]
+pub use crate::dispatch::set_rehearsing;

@@ -55,6 +55,8 @@ struct Peer {
 struct State {
     values: HashMap<Vec<u8>, Vec<u8>>,
     gets: Vec<(Vec<u8>, u64, u64)>,
+    /// Who asked for an operation that others have come to: the groups, the peer and the question's number.
+    waits: Vec<(Vec<String>, u64, u64)>,
     checks: BTreeMap<(String, u64), Check>,
     openings: BTreeMap<String, Opening>,
     /// The ring that is being opened, and how many of its members are not done.
@@ -295,6 +297,10 @@ impl State {
             }
             b"count" => self.reply(key, id, &[b"ok", self.values.len().to_string().as_bytes()]),
             b"check" => self.check(key, id, &fields),
+            b"first" => {
+                self.waits.push((fields.iter().skip(2).map(|group| text(Some(group))).collect(), key, id));
+                self.answer_waits();
+            }
             b"open" => self.open(key, id, &fields),
             b"opened" => {
                 if let Some((name, left)) = &mut self.opening
@@ -338,6 +344,22 @@ impl State {
         self.values.insert(name, value);
     }
 
+    /// Tells those who wait for one of several groups which of them has an operation that others have come to and they have not.
+    fn answer_waits(&mut self) {
+        for (groups, peer, id) in std::mem::take(&mut self.waits) {
+            let open = |group: &&String| {
+                self.checks.range((String::clone(group), 0)..=(String::clone(group), u64::MAX)).any(|(_, check)| {
+                    let own = |w: &Waiting| w.peer == peer;
+                    check.arrived.len() < check.members.len() && !check.arrived.iter().any(own)
+                })
+            };
+            match groups.iter().find(open).cloned() {
+                Some(group) => self.reply(peer, id, &[b"ok", group.as_bytes()]),
+                None => self.waits.push((groups, peer, id)),
+            }
+        }
+    }
+
     /// A member of a group has come to an operation.
     fn check(&mut self, key: u64, id: u64, fields: &Fields) {
         let (group, seq) = (text(fields.get(2)), parse(fields.get(3)).unwrap_or_default());
@@ -371,6 +393,7 @@ impl State {
             let done = |k: &(String, u64)| k.0 == group && k.1 + 8 < seq;
             self.checks.retain(|k, c| !done(k) || c.arrived.len() < c.members.len());
         }
+        self.answer_waits();
     }
 
     /// A member is ready to open its group's ring.
@@ -467,6 +490,7 @@ impl State {
         peer.gone = true;
         let (rank, left, last, generation) = (peer.rank, peer.left, peer.last.clone(), peer.generation);
         self.gets.retain(|(_, k, _)| *k != key);
+        self.waits.retain(|(_, k, _)| *k != key);
         let Some(rank) = rank else {
             self.peers.remove(&key);
             return;

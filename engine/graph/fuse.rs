@@ -7,7 +7,7 @@
 
 use super::composite::Pass;
 use super::{Composite, Graph, Info, Step, Value, Values};
-use crate::dispatch;
+use crate::dispatch::{self, Prim};
 use crate::shape::{Layout, Shape, Strides};
 use crate::{DType, Device};
 use lucid_ir::fused::{ElementOp, FusedKernel, Instruction, Operand};
@@ -144,7 +144,7 @@ impl<'g> Segment<'g> {
         let mut made: HashMap<Value, usize> = HashMap::new();
         let mut writes: HashMap<Value, usize> = HashMap::new();
         let mut reads: HashMap<Value, Vec<usize>> = HashMap::new();
-        let mut draw = None;
+        let (mut draw, mut collective) = (None, None);
         for (at, step) in graph.steps[start..end].iter().enumerate() {
             let mut before: SmallVec<[usize; 4]> = SmallVec::new();
             let target = match step {
@@ -167,6 +167,8 @@ impl<'g> Segment<'g> {
             }
             match step {
                 Step::Draw { .. } => before.extend(draw.replace(at)),
+                // In the same order on every process.
+                Step::Op { prim: Prim::Communication(_), .. } => before.extend(collective.replace(at)),
                 Step::Op { key: Some(_), .. } => before.extend(draw),
                 Step::Op { .. }
                 | Step::View { .. }

@@ -1,6 +1,6 @@
 //! Rewriting graphs: small passes that compose as tuples.
 //!
-//! No pass touches a step that is an effect (a write in place, a draw, a call of the host), nor what reads or shows a
+//! No pass touches a step that is an effect (a write in place, a draw, a call of the host, a collective), nor what reads or shows a
 //! storage that is written. Each leaves a graph that [`Graph::verify`] accepts; [`Passes::run_all`] checks that.
 
 use super::{fuse, CopyElision, Graph, Step, Value};
@@ -85,6 +85,8 @@ impl Pass for DeadCode {
             let before = (live.len(), roots.len(), kept.iter().filter(|k| **k).count());
             for (at, step) in graph.steps.iter().enumerate().rev() {
                 let needed = match step {
+                    // The other processes wait for it.
+                    Step::Op { prim: Prim::Communication(_), .. } => true,
                     Step::Op { out, .. } | Step::View { out, .. } => live.contains(out),
                     Step::Assign { dst, .. } | Step::IndexInto { dst, .. } => {
                         let root = graph.root(*dst);
@@ -156,7 +158,9 @@ impl Pass for ConstantFold {
                 continue;
             }
             let made = match step {
-                Step::Op { prim, inputs, meta, key: None, .. } if !matches!(prim, Prim::Random(_)) => {
+                Step::Op { prim, inputs, meta, key: None, .. }
+                    if !matches!(prim, Prim::Random(_) | Prim::Communication(_)) =>
+                {
                     let Some(held) = inputs.iter().map(|v| known.get(v)).collect::<Option<Vec<_>>>() else { continue };
                     let device = held.first().map_or(info.device, |t| t.device());
                     // What fails now fails where it is run, too, in its place.
@@ -223,7 +227,9 @@ impl Pass for Cse {
                 continue;
             }
             let text = match step {
-                Step::Op { prim, inputs, meta, key: None, .. } if !matches!(prim, Prim::Random(_)) => {
+                Step::Op { prim, inputs, meta, key: None, .. }
+                    if !matches!(prim, Prim::Random(_) | Prim::Communication(_)) =>
+                {
                     let device = graph.info(out)?.device;
                     format!("{prim:?} {inputs:?} {meta:?} {device:?}")
                 }

@@ -71,6 +71,7 @@ impl ElementOp {
             | Prim::Norm(_)
             | Prim::Loss(_)
             | Prim::Quantized(_)
+            | Prim::Communication(_)
             | Prim::Reduce(..) => return None,
         })
     }

@@ -50,6 +50,7 @@ macro_rules! for_each_family {
             Norm norm NormOp;
             Loss loss LossOp;
             Quantized quantized QuantizedOp;
+            Communication communication CommunicationOp;
         }
     };
 }

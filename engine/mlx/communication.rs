@@ -1,14 +1,18 @@
 //! Arrays that travel between processes. Depends on `convert` and mlx-ffi's groups.
 //!
-//! Invariant: unlike other families these compute at once: another process waits for it.
+//! Invariant: what runs here computes at once, on the thread of a group: another process waits for it.
 
 use super::kernel_error::Made;
 use super::value::Value;
 use super::{convert, lazy, GpuArray};
 use crate::dtype::DType;
 use crate::Result;
+use lucid_cpu::{CpuArray, CpuBackend};
+use lucid_ir::backend::{Array as _, Backend};
 use lucid_ir::Meta;
+use mlx_ffi::host::{self, Function};
 use mlx_ffi::{Array, Dtype};
+use std::ffi::CStr;
 
 fn sizes(shape: &[usize]) -> Made<convert::Ints> {
     convert::countable(shape)?;
@@ -35,6 +39,42 @@ pub fn communicate(
         let made = collective(&logical)?;
         lazy::settle();
         GpuArray::new(Value::plain(made), &out.shape, out.dtype)
+    };
+    made().map_err(|e| e.of(op))
+}
+
+/// The elements that an array shows now, in a storage of their own: what is written to it later is not seen.
+///
+/// # Errors
+/// What MLX reports.
+pub fn snapshot(op: &'static str, x: &GpuArray) -> Result<GpuArray> {
+    let made = || -> Made<GpuArray> {
+        let logical = x.value()?.logical()?.into_owned();
+        GpuArray::new(Value::plain(logical), &x.layout().shape, x.dtype())
+    };
+    made().map_err(|e| e.of(op))
+}
+
+/// A lazy array of elements that `arrived` gives, on the host, when it is evaluated: a node of this name. `arrived` must hold no arrays of MLX's.
+///
+/// # Errors
+/// What recording it reports; what `arrived` reports, evaluating it does.
+pub fn arriving(
+    op: &'static str,
+    name: &'static CStr,
+    out: &Meta,
+    arrived: impl Fn() -> Result<CpuArray> + Send + Sync + 'static,
+) -> Result<GpuArray> {
+    let made = || -> Made<GpuArray> {
+        let function: Function = Box::new(move |_, put| {
+            let told = |e: Box<crate::Error>| format!("{}{e}", mlx_ffi::distributed::MARK);
+            let mut taken = Ok(());
+            let mut hand = |bytes: &[u8]| taken = put(0, bytes);
+            CpuBackend::with_bytes(&arrived().map_err(told)?, &mut hand).map_err(told)?;
+            taken.map_err(|e| e.to_string())
+        });
+        let array = host::source(name, function, &sizes(&out.shape)?, convert::dtype(out.dtype)?)?;
+        GpuArray::new(Value::plain(array), &out.shape, out.dtype)
     };
     made().map_err(|e| e.of(op))
 }

@@ -40,6 +40,12 @@ impl Fault {
             }
             Fault::Mlx(e) => e,
         };
+        // A collective that failed says more than who evaluates its result.
+        if let mlx_ffi::Error::Mlx(text) = &e
+            && let Some((_, why)) = text.split_once(mlx_ffi::distributed::MARK)
+        {
+            return Error::distributed(op, why);
+        }
         match e {
             mlx_ffi::Error::OutOfMemory(why) => Box::new(Error::OutOfMemory { device: Device::Gpu, why }),
             mlx_ffi::Error::ForkedProcess => {

@@ -15,6 +15,7 @@ pub mod arguments;
 mod attention;
 pub mod binary;
 pub mod calculus;
+pub mod communication;
 pub mod compare;
 pub mod complex;
 mod concat;
@@ -283,6 +284,7 @@ pub fn schemas() -> impl Iterator<Item = &'static Schema> {
         rnn::SCHEMAS,
         loss::SCHEMAS,
         quantized::SCHEMAS,
+        communication::SCHEMAS,
     ]
     .into_iter()
     .flatten()

@@ -24,6 +24,21 @@ pub enum Reduce {
     Min,
 }
 
+/// What begins the text of an error of a collective's, which comes back through MLX as text.
+pub const MARK: &str = "[collective] ";
+
+/// Says what is called before each evaluation while elements are expected that other processes send. It is called under
+/// no lock, with what gives the names of the primitives that the evaluation would run, one in each line; an error of it
+/// ends the evaluation before anything has run. Only the first setting counts.
+pub fn set_arrivals(arrivals: fn(&dyn Fn() -> Result<String>) -> Result<()>) {
+    eval::set_arrivals(arrivals);
+}
+
+/// Says whether elements are expected that other processes send.
+pub fn expect_arrivals(expected: bool) {
+    eval::expect_arrivals(expected);
+}
+
 /// Streams of groups that are gone: MLX never ends a stream's thread.
 static IDLE: Mutex<Vec<Stream>> = Mutex::new(Vec::new());
 

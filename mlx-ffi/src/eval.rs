@@ -6,7 +6,7 @@
 //! Lock order: wait lock, then evaluation lock. Invariant: no callback runs, and no array is dropped, under either.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
 
 use smallvec::SmallVec;
 
@@ -14,6 +14,7 @@ use crate::counters;
 use crate::error::{check, Result};
 use crate::exit::ensure_running;
 use crate::stream::{ensure_not_forked, forked};
+use crate::vector::Text;
 use crate::{sys, Array};
 
 static SCHEDULE: Mutex<()> = Mutex::new(());
@@ -22,6 +23,36 @@ static SIBLINGS: AtomicBool = AtomicBool::new(false);
 /// The largest array that may be allocated, where MLX itself does not check, and whether a larger one was recorded.
 static LARGEST: AtomicUsize = AtomicUsize::new(usize::MAX);
 static OVERSIZED: AtomicBool = AtomicBool::new(false);
+
+/// Is something on its way from other processes, or did not come; and what looks after it.
+static EXPECTED: AtomicBool = AtomicBool::new(false);
+static ARRIVALS: OnceLock<Arrivals> = OnceLock::new();
+
+/// What is called before an evaluation, with what gives the names of the primitives that it would run, one in each line.
+pub(crate) type Arrivals = fn(&dyn Fn() -> Result<String>) -> Result<()>;
+
+pub(crate) fn set_arrivals(arrivals: Arrivals) {
+    let _ = ARRIVALS.set(arrivals);
+}
+
+pub(crate) fn expect_arrivals(expected: bool) {
+    EXPECTED.store(expected, Ordering::Release);
+}
+
+#[inline(always)]
+fn await_arrivals(handles: &[sys::mlx_array]) -> Result<()> {
+    if !EXPECTED.load(Ordering::Acquire) {
+        return Ok(());
+    }
+    let names = || {
+        let mut names = Text::new();
+        let _lock = schedule_lock();
+        // SAFETY: as of `schedule`, and an out-parameter for the shim to fill; the lock keeps the graph as it is.
+        check(unsafe { sys::lucid_graph_primitives(names.out(), handles.as_ptr(), handles.len()) })?;
+        Ok(names.to_string())
+    };
+    ARRIVALS.get().map_or(Ok(()), |arrivals| arrivals(&names))
+}
 
 type Handles = SmallVec<[sys::mlx_array; 8]>;
 
@@ -100,6 +131,7 @@ pub(crate) fn eval(arrays: &[&Array]) -> Result<()> {
 
 pub(crate) fn eval_raw(handles: &[sys::mlx_array]) -> Result<()> {
     ensure_not_forked()?;
+    await_arrivals(handles)?;
     let mut waiter = sys::lucid_waiter { ctx: std::ptr::null_mut() };
     {
         let _lock = schedule_lock();
@@ -124,6 +156,7 @@ pub(crate) fn eval_raw(handles: &[sys::mlx_array]) -> Result<()> {
 pub(crate) fn eval_apart(array: &Array) -> Result<()> {
     ensure_not_forked()?;
     let handles = [array.raw()];
+    await_arrivals(&handles)?;
     let mut waiter = sys::lucid_waiter { ctx: std::ptr::null_mut() };
     {
         let _lock = schedule_lock();
@@ -146,6 +179,7 @@ pub(crate) fn eval_apart(array: &Array) -> Result<()> {
 pub(crate) fn async_eval(arrays: &[&Array]) -> Result<()> {
     ensure_not_forked()?;
     let handles: Handles = arrays.iter().map(|a| a.raw()).collect();
+    await_arrivals(&handles)?;
     let _lock = schedule_lock();
     // SAFETY: the handles are valid while their owners are borrowed by the caller; the lock is held.
     unsafe { schedule(&handles, std::ptr::null_mut()) }

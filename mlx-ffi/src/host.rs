@@ -109,6 +109,27 @@ pub fn node(
     inputs: &[&Array],
     outputs: &[(&[i32], Dtype)],
 ) -> Result<Vec<Array>> {
+    if device::kind()? != Kind::Cpu {
+        return Err(Error::Mlx(format!("{}: MLX does not compute on the CPU here", name.to_string_lossy())));
+    }
+    record(name, function, inputs, outputs)
+}
+
+/// Records a node without inputs whose elements the function has, on MLX's CPU stream, whatever the device is.
+///
+/// # Errors
+/// What the function reports, evaluating its output does.
+pub fn source(name: &'static CStr, function: Function, shape: &[i32], dtype: Dtype) -> Result<Array> {
+    let made = record(name, function, &[], &[(shape, dtype)])?;
+    made.into_iter().next().ok_or_else(|| Error::Mlx("a node without an output".into()))
+}
+
+fn record(
+    name: &'static CStr,
+    function: Function,
+    inputs: &[&Array],
+    outputs: &[(&[i32], Dtype)],
+) -> Result<Vec<Array>> {
     extern "C" fn run(
         context: *mut c_void,
         inputs: *const sys::lucid_host_input,
@@ -132,10 +153,7 @@ pub fn node(
         // SAFETY: what `Box::into_raw` gave below, once.
         drop(unsafe { Box::from_raw(context.cast::<Task>()) });
     }
-    if device::kind()? != Kind::Cpu {
-        return Err(Error::Mlx(format!("{}: MLX does not compute on the CPU here", name.to_string_lossy())));
-    }
-    let stream = stream::stream()?;
+    let stream = stream::cpu_stream()?;
     counters::count_op();
     if outputs.len() > 1 {
         eval::expect_siblings();

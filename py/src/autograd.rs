@@ -108,7 +108,7 @@ fn callable(hook: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
 }
 
 /// Calls Python from within the engine; an exception waits until the engine's call has ended.
-fn call_python<T>(f: impl FnOnce(Python<'_>) -> PyResult<T>) -> lucid::Result<T> {
+pub fn call_python<T>(f: impl FnOnce(Python<'_>) -> PyResult<T>) -> lucid::Result<T> {
     Python::attach(f).map_err(|e| {
         RAISED.set(Some(e));
         Box::new(Error::Runtime { op: "hook", why: "a hook raised an exception".into() })

@@ -5,7 +5,7 @@
 
 use crate::tensor::{wrap, PyTensor};
 use crate::{engine_call, errors};
-use lucid::distributed::{Client, Config, Group, Job, Reduce, Store, Work};
+use lucid::distributed::{self, Client, Config, Group, Job, Reduce, Store, Work};
 use lucid::{Error, Tensor};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -61,7 +61,8 @@ impl PyClient {
         engine_call::long(py, || Client::connect(host, port, token, None, wait)).map(PyClient)
     }
 
-    /// Asks the store; `verb` is one of `set`, `get`, `add`, `compare_set`, `delete`, `check_keys` and `count`.
+    /// Asks the store; `verb` is one of `set`, `get`, `add`, `compare_set`, `delete`, `check_keys` and `count`, or `first`: which of
+    /// several groups has an operation that others have come to and this process has not.
     fn call<'py>(
         &self,
         py: Python<'py>,
@@ -69,7 +70,7 @@ impl PyClient {
         fields: Vec<Vec<u8>>,
         timeout: f64,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        const VERBS: [&str; 7] = ["set", "get", "add", "compare_set", "delete", "check_keys", "count"];
+        const VERBS: [&str; 8] = ["set", "get", "add", "compare_set", "delete", "check_keys", "count", "first"];
         let Some(verb) = VERBS.into_iter().find(|v| *v == verb) else {
             return Err(errors::value_error(py, format!("the store has no '{verb}'")));
         };
@@ -123,9 +124,11 @@ impl PyJob {
         PyClient(Arc::clone(self.0.client()))
     }
 
-    /// Leaves the job.
-    fn leave(&self, py: Python<'_>) {
-        py.detach(|| self.0.leave());
+    /// Leaves the job; what the GPU device has not done yet is waited for, so many seconds at most.
+    fn leave(&self, py: Python<'_>, patience: f64) -> PyResult<()> {
+        let patience = seconds(py, patience)?;
+        py.detach(|| self.0.leave_within(patience));
+        Ok(())
     }
 }
 
@@ -156,8 +159,9 @@ impl PyGroup {
         self.0.name()
     }
 
-    /// Begins a collective. `peer` is the source or destination as a number in the group, or a message's tag.
-    #[pyo3(signature = (name, x, how="SUM", peer=0, into=None, timeout=None))]
+    /// Begins a collective. `peer` is the source or destination as a number in the group, or a message's tag. With `now` it runs
+    /// as an op of the table, which is done when this returns, or lazy on the GPU device.
+    #[pyo3(signature = (name, x, how="SUM", peer=0, into=None, timeout=None, now=false))]
     #[allow(clippy::too_many_arguments)]
     fn begin(
         &self,
@@ -168,18 +172,20 @@ impl PyGroup {
         peer: i64,
         into: Option<Given<'_, '_>>,
         timeout: Option<f64>,
+        now: bool,
     ) -> PyResult<PyWork> {
         let Some(how) = Reduce::from_name(how) else {
             return Err(errors::value_error(py, format!("{name}: there is no reduction {how}")));
         };
-        let (g, x, into, t) = (&self.0, x.get().share(), shared(into), limit(py, timeout)?);
+        let (x, into, t) = (x.get().share(), shared(into), limit(py, timeout)?);
+        let g = if now { self.0.as_ops() } else { self.0.clone() };
         let into = into.as_ref();
         let member = usize::try_from(peer).ok().filter(|&p| p < g.size());
         let member = || {
             let why = format!("no member {peer} in a group of {}", g.size());
             member.ok_or_else(|| Box::new(Error::InvalidValue { op: "collective", why }))
         };
-        let work = engine_call::quick(py, || match name {
+        let begin = || match name {
             "all_reduce" => g.all_reduce(&x, how, into, t),
             "reduce" => g.reduce(&x, member()?, how, into, t),
             "broadcast" => g.broadcast(&x, member()?, into, t),
@@ -190,8 +196,40 @@ impl PyGroup {
             "send" => g.send(&x, peer, t),
             "recv" => g.recv(&x, peer, t),
             _ => Err(Box::new(Error::InvalidValue { op: "collective", why: format!("there is no '{name}'") })),
-        })?;
+        };
+        // What a graph records runs here, too.
+        let waits = now || lucid::graph::is_recording();
+        let work = if waits { engine_call::long(py, begin)? } else { engine_call::quick(py, begin)? };
         Ok(PyWork(Begun::Tensor(work)))
+    }
+
+    /// Runs a collective as an op, with gradients, which keep the group's timeout; gives its result.
+    #[pyo3(signature = (name, x, how="SUM", peer=0, timeout=None))]
+    fn apply<'py>(
+        &self,
+        py: Python<'py>,
+        name: &str,
+        x: Given<'_, '_>,
+        how: &str,
+        peer: usize,
+        timeout: Option<f64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let Some(how) = Reduce::from_name(how) else {
+            return Err(errors::value_error(py, format!("{name}: there is no reduction {how}")));
+        };
+        let (g, x) = (&self.0, x.get().share());
+        if let Some(timeout) = limit(py, timeout)? {
+            g.set_timeout(timeout);
+        }
+        let made = engine_call::long(py, || match name {
+            "all_reduce" => distributed::all_reduce(&x, g, how),
+            "broadcast" => distributed::broadcast(&x, g, peer),
+            "all_gather" => distributed::all_gather(&x, g),
+            "reduce_scatter" => distributed::reduce_scatter(&x, g, how),
+            "all_to_all" => distributed::all_to_all(&x, g),
+            _ => Err(Box::new(Error::InvalidValue { op: "collective", why: format!("there is no '{name}'") })),
+        })?;
+        wrap(py, made)
     }
 
     /// Begins a barrier.
@@ -258,7 +296,20 @@ fn _distributed_available(backend: &str) -> bool {
     lucid::distributed::is_available(backend)
 }
 
+/// Has the collectives that this thread runs give zeros, without any other process; gives what it was.
+#[pyfunction]
+fn _rehearse_collectives(on: bool) -> bool {
+    distributed::set_rehearsing(on)
+}
+
+/// Does the program want a wait for other processes to end?
+fn interrupted() -> bool {
+    crate::autograd::call_python(|py| py.check_signals()).is_err()
+}
+
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    distributed::set_interrupt(interrupted);
+    m.add_function(wrap_pyfunction!(_rehearse_collectives, m)?)?;
     m.add_class::<PyStore>()?;
     m.add_class::<PyClient>()?;
     m.add_class::<PyJob>()?;

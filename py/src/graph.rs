@@ -287,6 +287,12 @@ fn _has_hooks(t: &Bound<'_, PyTensor>) -> bool {
     t.get().read().has_hooks()
 }
 
+/// How many wait for the gradients of a tensor, such as hooks.
+#[pyfunction]
+fn _hook_count(t: &Bound<'_, PyTensor>) -> usize {
+    t.get().read().hook_count()
+}
+
 /// Turns fusing of element-wise steps on or off for the programs that this thread makes; gives what it was.
 #[pyfunction]
 fn _set_graph_fusing(on: bool) -> bool {
@@ -350,5 +356,6 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_graph_recording, m)?)?;
     m.add_function(wrap_pyfunction!(_set_graph_fusing, m)?)?;
     m.add_function(wrap_pyfunction!(_has_hooks, m)?)?;
+    m.add_function(wrap_pyfunction!(_hook_count, m)?)?;
     m.add_function(wrap_pyfunction!(_tensor_guards, m)?)
 }

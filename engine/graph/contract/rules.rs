@@ -17,8 +17,9 @@ use lucid_ir::ops::loss::{LossOp, Reduction as LossReduction};
 use lucid_ir::ops::pool::{PoolArgs, PoolOp};
 use lucid_ir::ops::reduce::{ReduceOp, Reduction};
 use lucid_ir::ops::{
-    binary::BinaryOp, contract::ContractOp, create::CreateOp, fft::FftOp, index::IndexOp, linalg::LinalgOp, nn::NnOp,
-    norm::NormOp, random::RandomOp, scan::ScanOp, sort::SortOp, transfer::TransferOp,
+    binary::BinaryOp, communication::CommunicationOp, contract::ContractOp, create::CreateOp, fft::FftOp,
+    index::IndexOp, linalg::LinalgOp, nn::NnOp, norm::NormOp, random::RandomOp, scan::ScanOp, sort::SortOp,
+    transfer::TransferOp,
 };
 use smallvec::SmallVec;
 
@@ -218,6 +219,18 @@ pub(super) fn fits(prim: &Prim, x: &[&Info], out: &Info) -> Option<bool> {
                 }
                 _ => return None,
             }
+        }
+        Prim::Communication(op) => {
+            let [x] = x else { return None };
+            let shapes = match op {
+                CommunicationOp::AllReduce { .. }
+                | CommunicationOp::AllReduceExtreme { .. }
+                | CommunicationOp::Broadcast { .. }
+                | CommunicationOp::AllToAll { .. } => x.shape == out.shape,
+                CommunicationOp::AllGather { .. } => out.shape.get(1..)? == &x.shape[..],
+                CommunicationOp::ReduceScatter { .. } => x.shape.get(1..)? == &out.shape[..],
+            };
+            shapes && x.dtype == out.dtype
         }
         // Their packed words are checked by the ops alone.
         Prim::Quantized(_) => false,

@@ -53,7 +53,8 @@ pub fn is_smallest(prim: &Prim) -> bool {
         | Prim::Nn(_)
         | Prim::Norm(_)
         | Prim::Loss(_)
-        | Prim::Quantized(_) => false,
+        | Prim::Quantized(_)
+        | Prim::Communication(_) => false,
     }
 }
 
@@ -81,6 +82,7 @@ pub fn reason(prim: &Prim) -> &'static str {
             | LinalgOp::SolveTriangular { .. },
         ) => "factorisations are iterations, whose steps depend on the elements",
         Prim::Fft(_) => "complex numbers are pairs, which the smallest set has no primitive for",
+        Prim::Communication(_) => "it moves elements between processes",
         Prim::Quantized(_) => "packed words are taken apart bit by bit",
         Prim::Binary(
             BinaryOp::BitwiseAnd
@@ -284,8 +286,12 @@ fn expand(prim: &Prim, x: &[Tensor], meta: &Meta) -> Result<Option<Tensor>> {
         | Prim::Nn(_)
         | Prim::Norm(_)
         | Prim::Loss(_) => structure::expand(prim, x, meta),
-        Prim::Random(_) | Prim::Transfer(_) | Prim::View(_) | Prim::Linalg(_) | Prim::Fft(_) | Prim::Quantized(_) => {
-            Ok(None)
-        }
+        Prim::Random(_)
+        | Prim::Transfer(_)
+        | Prim::View(_)
+        | Prim::Linalg(_)
+        | Prim::Fft(_)
+        | Prim::Quantized(_)
+        | Prim::Communication(_) => Ok(None),
     }
 }

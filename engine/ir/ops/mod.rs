@@ -7,6 +7,7 @@
 pub mod macros;
 
 pub mod binary;
+pub mod communication;
 pub mod compare;
 pub mod contract;
 pub mod conv;

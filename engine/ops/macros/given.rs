@@ -70,6 +70,9 @@ macro_rules! word {
     ($op:ident part) => {
         lucid_ir::ops::quantized::Part
     };
+    ($op:ident how) => {
+        lucid_ir::ops::communication::Reduce
+    };
     ($op:ident packing) => {
         lucid_ir::ops::quantized::Packing
     };
@@ -100,6 +103,7 @@ macro_rules! given {
     ($op:ident SomeOperand $p:ident) => { $crate::ops::macros::given!($op OptOperand $p) };
     ($op:ident SomeTensor $p:ident) => { $crate::ops::macros::given!($op OptTensor $p) };
     (einsum Text equation) => { impl AsRef<str> };
+    ($op:ident Text group) => { impl AsRef<str> };
     ($op:ident Text $p:ident) => { impl Into<$crate::ops::arguments::Choice<'op, $crate::ops::macros::word!($op $p)>> };
     ($op:ident OptText $p:ident) => { impl Into<$crate::ops::arguments::MaybeChoice<'op, $crate::ops::macros::word!($op $p)>> };
     ($op:ident SomeText $p:ident) => { $crate::ops::macros::given!($op OptText $p) };
@@ -131,6 +135,7 @@ macro_rules! held {
     ($op:ident SomeOperand $p:ident $v:ident) => { $crate::ops::macros::held!($op OptOperand $p $v) };
     ($op:ident SomeTensor $p:ident $v:ident) => { $crate::ops::macros::held!($op OptTensor $p $v) };
     (einsum Text equation $v:ident) => { $v.as_ref() };
+    ($op:ident Text group $v:ident) => { $v.as_ref() };
     ($op:ident Text $p:ident $v:ident) => { $crate::ops::arguments::Choice::<'_, $crate::ops::macros::word!($op $p)>::name($v.into()) };
     ($op:ident OptText $p:ident $v:ident) => { $crate::ops::arguments::MaybeChoice::<'_, $crate::ops::macros::word!($op $p)>::name($v.into()) };
     ($op:ident SomeText $p:ident $v:ident) => { $crate::ops::macros::held!($op OptText $p $v) };

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import sys
 import threading
 import types
 import weakref
@@ -76,6 +77,13 @@ class Statistics:
 TOTAL = Statistics()
 
 
+def _world() -> str | None:
+    """The name of the group whose collectives are meant where none is named."""
+    loaded = sys.modules.get("lucid.distributed._state")
+    world = None if loaded is None else loaded._state.world
+    return None if world is None else str(world.group_name)
+
+
 def _surroundings() -> tuple[Any, ...]:
     """What a call depends on beside its arguments and what the function reaches."""
     autocast = tuple(
@@ -90,6 +98,7 @@ def _surroundings() -> tuple[Any, ...]:
         _C.get_default_device(),
         _C._get_deterministic(),
         lucid.is_anomaly_enabled(),
+        _world(),
     )
 
 

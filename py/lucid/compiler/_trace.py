@@ -387,7 +387,8 @@ def record(
         raw: whether the graph is kept as it was before any pass, too.
     """
     trace = Trace(tensors, walk, strict, raw)
-    hooked = any(_C._has_hooks(t) for t in trace.tensors)
+    parallel = _data_parallel(walk)
+    hooked = any(_C._hook_count(t) > parallel.get(id(t), 0) for t in trace.tensors)
     before = (_C._tensor_guards(trace.tensors), [t._storage_key() for t in trace.tensors])
     result = trace.run(fn, args, kwargs)
     try:
@@ -395,12 +396,30 @@ def record(
             trace.fail("a tensor has hooks on its gradient")
         _check_state(trace, again, before)
         compiled = None if trace.reasons else _finish(trace, result)
+        if compiled is not None and parallel and compiled.wanted and not compiled.released:
+            # Its hooks send the gradients, and no hook is called for those of a graph's results.
+            trace.fail("the backward pass of a DistributedDataParallel is not part of the function")
+            compiled = None
         if compiled is None:
             known = all(reason in trace.lines for reason in trace.reasons)
             return result, Eager(trace.reasons, frozenset(trace.all_lines) if known else frozenset())
         return result, compiled
     finally:
         trace.recorder.abort()
+
+
+def _data_parallel(walk: Walk) -> dict[int, int]:
+    """How many hooks of `DistributedDataParallel` each parameter has, by its id: what they do is part of the graph of a
+    step with its backward pass."""
+    found: dict[int, int] = {}
+    loaded = sys.modules.get("lucid.nn.data_parallel")
+    if loaded is None:
+        return found
+    for module in walk.modules:
+        if isinstance(module, loaded.DistributedDataParallel):
+            for key in module._place:
+                found[key] = found.get(key, 0) + 1
+    return found
 
 
 def _check_state(trace: Trace, again: Any, before: tuple[bytes, list[Any]]) -> None:
@@ -453,7 +472,7 @@ def _finish(trace: Trace, result: Any) -> Compiled | None:
             trace.fail("the call returns a tensor that the graph does not make")
             return None
         made.values.append(value)
-        if _C._has_hooks(t):
+        if _C._hook_count(t):
             trace.fail("a result has hooks on its gradient")
     made.effects = trace.effects()
     made.hosts = trace.hosts
@@ -498,6 +517,8 @@ def _record_backward(trace: Trace, made: Compiled, outputs: list[Tensor], places
     values = [recorder.input(g) for g in incoming]
     inputs = [trace.tensors[i] for i in wanted]
     roots = [outputs[i] for i in places]
+    # Nobody reads these gradients, so that the other processes need not take part.
+    rehearsing = _C._rehearse_collectives(True)
     try:
         grads = lucid.autograd.grad(roots, inputs, incoming, retain_graph=True, allow_unused=True)
     except lucid.errors.RuntimeError as error:
@@ -506,6 +527,8 @@ def _record_backward(trace: Trace, made: Compiled, outputs: list[Tensor], places
             return
         made.released = True
         grads = (None,) * len(inputs)
+    finally:
+        _C._rehearse_collectives(rehearsing)
     # A result may require a gradient, and lead to none: it still does, when it is computed again.
     everything = made.released or all(g is None for g in grads)
     made.wanted = [i for i, g in zip(wanted, grads, strict=True) if g is not None or everything]

@@ -51,7 +51,7 @@ def all_to_all(
     outs = _check_list(output_tensor_list, found.size(), like, "all_to_all")
     with lucid.no_grad():
         stacked = lucid.stack([p.detach() for p in parts])
-    begun = found.native.begin("all_to_all", stacked, timeout=found.timeout)
+    begun = found.native.begin("all_to_all", stacked, timeout=found.timeout, now=not async_op)
     return _ended(Work([begun], _spread(outs)), async_op)
 
 
@@ -111,7 +111,8 @@ def all_to_all_single(
         def whole(results: list[Any]) -> None:
             out.detach().copy_(results[0].reshape(out.shape))
 
-        return _ended(Work([found.native.begin("all_to_all", parts, timeout=found.timeout)], whole), async_op)
+        begun = found.native.begin("all_to_all", parts, timeout=found.timeout, now=not async_op)
+        return _ended(Work([begun], whole), async_op)
     sent = input_split_sizes or [x.shape[0] // n] * n
     wanted = output_split_sizes or [out.shape[0] // n] * n
     if len(sent) != n or len(wanted) != n or sum(sent) != x.shape[0] or sum(wanted) != out.shape[0]:
@@ -134,4 +135,5 @@ def all_to_all_single(
     def joined(results: list[Any]) -> None:
         out.detach().copy_(lucid.cat([results[0][i][: wanted[i]] for i in range(n)]))
 
-    return _ended(Work([found.native.begin("all_to_all", padded, timeout=found.timeout)], joined), async_op)
+    begun = found.native.begin("all_to_all", padded, timeout=found.timeout, now=not async_op)
+    return _ended(Work([begun], joined), async_op)

@@ -48,7 +48,7 @@ def all_reduce(tensor: Tensor, op: ReduceOp = ReduceOp.SUM, group: Any = None, a
     if found is None:
         return None
     x = _tensor(tensor, "all_reduce")
-    return _ended(Work([found.native.begin("all_reduce", x, how, 0, x, found.timeout)]), async_op)
+    return _ended(Work([found.native.begin("all_reduce", x, how, 0, x, found.timeout, not async_op)]), async_op)
 
 
 def all_reduce_coalesced(
@@ -94,7 +94,8 @@ def all_reduce_coalesced(
             t.detach().copy_(results[0][at : at + t.numel()].reshape(t.shape))
             at += t.numel()
 
-    begun = found.native.begin("all_reduce", flat, _how(op, "all_reduce_coalesced"), 0, flat, found.timeout)
+    how = _how(op, "all_reduce_coalesced")
+    begun = found.native.begin("all_reduce", flat, how, 0, flat, found.timeout, not async_op)
     return _ended(Work([begun], back), async_op)
 
 
@@ -141,7 +142,8 @@ def reduce(
         return None
     root = _root(found, dst, group_dst, "reduce")
     x = _tensor(tensor, "reduce")
-    return _ended(Work([found.native.begin("reduce", x, _how(op, "reduce"), root, x, found.timeout)]), async_op)
+    begun = found.native.begin("reduce", x, _how(op, "reduce"), root, x, found.timeout)
+    return _ended(Work([begun]), async_op)
 
 
 def broadcast(
@@ -180,7 +182,7 @@ def broadcast(
         return None
     root = _root(found, src, group_src, "broadcast")
     x = _tensor(tensor, "broadcast")
-    return _ended(Work([found.native.begin("broadcast", x, "SUM", root, x, found.timeout)]), async_op)
+    return _ended(Work([found.native.begin("broadcast", x, "SUM", root, x, found.timeout, not async_op)]), async_op)
 
 
 def _check_list(tensors: Sequence[Tensor] | None, n: int, like: Tensor, op: str) -> list[Tensor]:
@@ -237,7 +239,7 @@ def all_gather(tensor_list: list[Tensor], tensor: Tensor, group: Any = None, asy
         return None
     x = _tensor(tensor, "all_gather")
     outs = _check_list(tensor_list, found.size(), x, "all_gather")
-    begun = found.native.begin("all_gather", x, timeout=found.timeout)
+    begun = found.native.begin("all_gather", x, timeout=found.timeout, now=not async_op)
     return _ended(Work([begun], _spread(outs)), async_op)
 
 
@@ -283,7 +285,7 @@ def all_gather_into_tensor(
     def then(results: list[Any]) -> None:
         out.detach().copy_(results[0].reshape(out.shape))
 
-    return _ended(Work([found.native.begin("all_gather", x, timeout=found.timeout)], then), async_op)
+    return _ended(Work([found.native.begin("all_gather", x, timeout=found.timeout, now=not async_op)], then), async_op)
 
 
 def gather(
@@ -336,7 +338,8 @@ def gather(
         raise errors.ValueError("gather: Argument ``gather_list`` must NOT be specified on non-destination ranks.")
     else:
         outs = []
-    return _ended(Work([found.native.begin("all_gather", x, timeout=found.timeout)], _spread(outs)), async_op)
+    begun = found.native.begin("all_gather", x, timeout=found.timeout, now=not async_op)
+    return _ended(Work([begun], _spread(outs)), async_op)
 
 
 def scatter(
@@ -440,7 +443,8 @@ def reduce_scatter(
     with lucid.no_grad():
         stacked = lucid.stack([p.detach() for p in parts])
     how = _how(op, "reduce_scatter")
-    return _ended(Work([found.native.begin("reduce_scatter", stacked, how, 0, out, found.timeout)]), async_op)
+    begun = found.native.begin("reduce_scatter", stacked, how, 0, out, found.timeout, not async_op)
+    return _ended(Work([begun]), async_op)
 
 
 def reduce_scatter_tensor(
@@ -486,7 +490,8 @@ def reduce_scatter_tensor(
         )
     parts = x.detach().reshape(found.size(), *out.shape)
     how = _how(op, "reduce_scatter_tensor")
-    return _ended(Work([found.native.begin("reduce_scatter", parts, how, 0, out, found.timeout)]), async_op)
+    begun = found.native.begin("reduce_scatter", parts, how, 0, out, found.timeout, not async_op)
+    return _ended(Work([begun]), async_op)
 
 
 def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Work | None:

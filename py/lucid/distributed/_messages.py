@@ -7,8 +7,9 @@ from typing import Any
 
 from lucid import Tensor, errors
 from lucid.distributed._groups import get_rank
-from lucid.distributed._state import ProcessGroup, messages_to, resolve
+from lucid.distributed._state import ProcessGroup, messages_to, resolve, sender_of
 from lucid.distributed._work import Work, _root, _tensor
+from lucid.distributed.store import seconds
 
 
 def _peer(group: Any, rank: int | None, group_rank: int | None, op: str) -> tuple[ProcessGroup, int] | None:
@@ -59,6 +60,26 @@ def isend(
     return Work([channel.begin("send", _tensor(tensor, "send"), "SUM", tag, None, found[0].timeout)])
 
 
+class _FromAny(Work):
+    """A message of whoever sends first; who that is becomes known while it is waited for."""
+
+    def __init__(self, tensor: Tensor, found: ProcessGroup, tag: int) -> None:
+        super().__init__([])
+        self._tensor, self._found, self._tag = tensor, found, tag
+        self.source = -1
+
+    def is_completed(self) -> bool:
+        return bool(self._works) and super().is_completed()
+
+    def wait(self, timeout: Any = None) -> bool:
+        if not self._works:
+            limit = self._found.timeout if timeout is None else seconds(timeout)
+            self.source = sender_of(self._found, limit)
+            channel = messages_to(self.source, get_rank())
+            self._works.append(channel.begin("recv", self._tensor, "SUM", self._tag, None, self._found.timeout))
+        return super().wait(timeout)
+
+
 def irecv(
     tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None
 ) -> Work | None:
@@ -66,7 +87,8 @@ def irecv(
 
     Args:
         tensor (Tensor): overwritten by the data; it must have the shape and dtype of what is sent.
-        src (int, optional): the sender's rank in the job. Give it or `group_src`.
+        src (int, optional): the sender's rank in the job. Default: any member of the group; `wait()` finds out which
+            one.
         group (ProcessGroup, optional): the group whose timeout counts; default: all processes of the job.
         tag (int, optional): a number that the sender's `tag` must equal. Default: 0.
         group_src (int, optional): the sender's rank in the group, in place of `src`.
@@ -75,7 +97,6 @@ def irecv(
         Work or None: a handle to wait for; None on a process that is not in the group.
 
     Raises:
-        NotImplementedError: no source is given: MLX receives only from a rank that is named.
         ValueError: the rank is this process's own, or not in the group.
         DistBackendError: from the handle's `wait()`: tags, shapes or dtypes differ, or the sender does not answer.
 
@@ -89,7 +110,8 @@ def irecv(
         >>> dist.destroy_process_group()
     """
     if src is None and group_src is None:
-        raise errors.NotImplementedError("recv: name the source, src=; MLX cannot receive from any")
+        members = resolve(group, "recv")
+        return None if members is None else _FromAny(_tensor(tensor, "recv"), members, tag)
     found = _peer(group, src, group_src, "recv")
     if found is None:
         return None
@@ -129,7 +151,7 @@ def recv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0
 
     Args:
         tensor (Tensor): overwritten by the data; it must have the shape and dtype of what is sent.
-        src (int, optional): the sender's rank in the job. Give it or `group_src`.
+        src (int, optional): the sender's rank in the job. Default: any member of the group.
         group (ProcessGroup, optional): the group whose timeout counts; default: all processes of the job.
         tag (int, optional): a number that the sender's `tag` must equal. Default: 0.
         group_src (int, optional): the sender's rank in the group, in place of `src`.
@@ -138,23 +160,23 @@ def recv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0
         int: the sender's rank in the job; -1 on a process that is not in the group.
 
     Raises:
-        NotImplementedError: no source is given.
         ValueError: the rank is this process's own or not in the group.
         DistBackendError: tags, shapes or dtypes differ, or the sender does not answer within the timeout.
 
     Example:
         >>> import lucid.distributed as dist
         >>> dist.init_process_group(init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
-        >>> dist.recv(lucid.empty(2))
-        Traceback (most recent call last):
-        ...
-        lucid.errors.NotImplementedError: recv: name the source, src=; MLX cannot receive from any
+        >>> if dist.get_world_size() > 1:  # from whoever sends first
+        ...     x = lucid.empty(2)
+        ...     dist.recv(x) if dist.get_rank() == 0 else dist.send(lucid.ones(2), dst=0)
         >>> dist.destroy_process_group()
     """
     work = irecv(tensor, src, group, tag, group_src)
     if work is None:
         return -1
     work.wait()
+    if isinstance(work, _FromAny):
+        return work.source
     found = resolve(group, "recv")
     assert found is not None
     return found.ranks[_root(found, src, group_src, "recv")]

@@ -43,9 +43,25 @@ class Recorded:
         self._group, self._owner = group, owner
         self.rank, self.size, self.name = group.rank, group.size, group.name
 
-    def begin(self, name: str, x: Tensor, *args: Any, **kwargs: Any) -> _Work:
-        begun = self._group.begin(name, x, *args, **kwargs)
+    def begin(
+        self,
+        name: str,
+        x: Tensor,
+        how: str = "SUM",
+        peer: int = 0,
+        into: Tensor | None = None,
+        timeout: float | None = None,
+        now: bool = False,
+    ) -> _Work | _C._Work:
+        if now and self.size > 1:
+            # An op, which the profiler sees as such.
+            return self._group.begin(name, x, how, peer, into, timeout, True)
+        begun = self._group.begin(name, x, how, peer, into, timeout)
         return _Work(begun, self._owner, name, [list(x.shape)])
+
+    def apply(self, name: str, x: Tensor, *args: Any) -> Tensor:
+        made: Tensor = self._group.apply(name, x, *args)
+        return made
 
     def barrier(self, timeout: float | None = None) -> _Work:
         return _Work(self._group.barrier(timeout), self._owner, "barrier", [])

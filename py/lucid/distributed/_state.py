@@ -106,10 +106,6 @@ class ProcessGroup:
             ValueError: after `destroy_process_group`.
         """
         group = self._alive()
-        if _C._graph_recording():
-            from lucid.compiler import _trace
-
-            _trace.outside("a collective is called")
         recording = _recorded.profiler()
         return group if recording is None else _recorded.Recorded(group, recording)
 
@@ -423,17 +419,22 @@ def destroy_process_group(group: Any = None) -> None:
             _state.groups.remove(group)
             group._group = None
         return
+    _leave(_state.timeout)
+
+
+def _leave(patience: float) -> None:
     for made in _state.groups:
         made._group = None
     _state.groups.clear()
     _state.messages.clear()
     job, _state.job, _state.world, _state.store = _state.job, None, None, None
     if job is not None:
-        job.leave()
+        job.leave(patience)
     _state.server = None
 
 
-atexit.register(destroy_process_group)
+# A program that ends by an error must not wait for others.
+atexit.register(_leave, 2.0)
 
 
 def messages_to(source: int, target: int) -> _C._Group:
@@ -444,3 +445,19 @@ def messages_to(source: int, target: int) -> _C._Group:
         found = _state.job.group(f"{_state.prefix}/messages {source} to {target}", [source, target])
         _state.messages[source, target] = found
     return found
+
+
+def sender_of(found: ProcessGroup, timeout: float) -> int:
+    """The rank in the job of a member that has sent this process a message which it has not begun to receive; waits."""
+    assert _state.job is not None
+    own = found.ranks[found.rank()]
+    channels = {messages_to(rank, own).name: rank for rank in found.ranks if rank != own}
+    if not channels:
+        raise errors.ValueError("recv: the group has no other member")
+    try:
+        named = _state.job.store().call("first", [name.encode() for name in channels], timeout)
+    except errors.DistBackendError:
+        raise errors.DistBackendError(
+            f"recv: on rank {own}: none of the ranks {list(channels.values())} sent anything within {timeout:g} s"
+        ) from None
+    return channels[named.decode()]

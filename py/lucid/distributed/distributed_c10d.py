@@ -2,6 +2,7 @@
 
 from lucid.distributed import *  # noqa: F403
 from lucid.distributed import _state
+from lucid.distributed import store as dist_store
 from lucid.distributed._state import ProcessGroup
 
 
@@ -12,3 +13,14 @@ def _get_default_group() -> ProcessGroup:
         ValueError: before `init_process_group`.
     """
     return _state.default_group("_get_default_group")
+
+
+def _get_default_store() -> dist_store.Store:
+    """The store of the job, which all of its processes see.
+
+    Raises:
+        ValueError: before `init_process_group`.
+    """
+    _get_default_group()
+    assert _state._state.store is not None
+    return _state._state.store

@@ -229,8 +229,9 @@ class DistributedDataParallel(Module):
         names = {id(p): n for n, p in named}
         params = [p for _, p in named]
         self.__dict__["_names"] = names
-        self.__dict__["_join"] = None
+        self.__dict__.update(_join=None, _sync=True, _works=[], _used=set())
         self.__dict__["_buckets"] = self._split(params)
+        self.__dict__["_ready"] = [set() for _ in self._buckets]
         self.__dict__["_place"] = {id(p): b for b, bucket in enumerate(self._buckets) for p in bucket}
         if init_sync:
             self._verify()
@@ -281,17 +282,19 @@ class DistributedDataParallel(Module):
             for same in kinds.values():
                 flat = lucid.cat([t.reshape(-1) for t in same])
                 group = self.process_group
-                group.native.begin("broadcast", flat, "SUM", source, flat, group.timeout).wait()
+                group.native.begin("broadcast", flat, "SUM", source, flat, group.timeout, True).wait()
                 at = 0
                 for t in same:
                     t.copy_(flat[at : at + t.numel()].reshape(t.shape))
                     at += t.numel()
 
     def _reset(self) -> None:
-        self.__dict__["_ready"] = [set() for _ in self._buckets]
-        self.__dict__["_works"] = []
+        # The same objects each time, for compiled functions that compare them.
+        for ready in self._ready:
+            ready.clear()
+        self._works.clear()
+        self._used.clear()
         self.__dict__["_queued"] = False
-        self.__dict__["_used"] = set()
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         """What the module makes of the same arguments."""

@@ -441,4 +441,5 @@ families! {
     rnn rnn_ops lucid::ops::rnn;
     loss loss_ops lucid::ops::loss;
     quantized quantized_ops lucid::ops::quantized;
+    communication communication_ops lucid::ops::communication;
 }

@@ -128,7 +128,7 @@ class _Unit:
                 flat = shards[i].detach().to(dtype).reshape(-1)
                 lack = self.rows(i) * self.width(i) - flat.numel()
                 parts.append(lucid.cat([flat, flat.new_zeros(lack)]) if lack else flat)
-            rows = self.group.native.begin("all_gather", lucid.cat(parts), timeout=self.group.timeout).wait()
+            rows = self.group.native.begin("all_gather", lucid.cat(parts), timeout=self.group.timeout, now=True).wait()
             at = 0
             for i in own:
                 size = self.rows(i) * self.width(i)
@@ -154,7 +154,7 @@ class _Unit:
                 g = lucid.cat([g, g.new_zeros((lack, *rest))]) if lack else g
                 parts.append(g.reshape(n, -1))
             flat = lucid.cat(parts, 1) / n
-            mine = self.group.native.begin("reduce_scatter", flat, timeout=self.group.timeout).wait()
+            mine = self.group.native.begin("reduce_scatter", flat, timeout=self.group.timeout, now=True).wait()
             at = 0
             for i in own:
                 size = self.rows(i) * self.width(i)

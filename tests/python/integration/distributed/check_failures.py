@@ -47,6 +47,8 @@ def main() -> None:
         work = dist.all_reduce(x, group=groups[5], async_op=True)
         refused(work.wait, "rank 1")
         assert isinstance(work.exception(), dist.DistBackendError) and not work.is_success()
+        # Nobody sends.
+        refused(lambda: dist.recv(lucid.ones(2), group=groups[5]), "recv", "[1]", "2 s")
     # A wait has a limit of its own, and the message arrives all the same.
     if rank == 0:
         y = lucid.zeros(2)
@@ -83,6 +85,10 @@ def main() -> None:
                 dist.all_reduce(lucid.ones(1_000_000))
 
         refused(until_it_is_noticed, "rank 1 has ended", "all_reduce")
+        # The call of a lazy one returns; who reads its result learns the same.
+        lazy = lucid.ones(3, device="gpu")
+        dist.all_reduce(lazy)
+        refused(lambda: lazy.sum().item(), "rank 1 has ended", "all_reduce")
         refused(dist.barrier, "rank 1 has ended")
     print("done", flush=True)
 

@@ -62,6 +62,14 @@ def test_collectives(n: int) -> None:
     succeeded(n, "check_collectives.py")
 
 
+def test_compiled_functions_have_collectives_in_their_graph() -> None:
+    succeeded(2, "check_compiled.py")
+
+
+def test_collectives_of_the_gpu_device_are_lazy() -> None:
+    succeeded(2, "check_lazy.py")
+
+
 def test_training_is_that_of_one_process(tmp_path: Path) -> None:
     succeeded(2, "check_training.py", "train", str(tmp_path))
 

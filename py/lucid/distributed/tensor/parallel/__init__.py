@@ -16,7 +16,7 @@ from lucid.autograd import Function
 from lucid.distributed._state import ProcessGroup
 from lucid.distributed._work import ReduceOp
 from lucid.distributed.device_mesh import DeviceMesh
-from lucid.distributed.nn.functional import _begin
+from lucid.distributed.nn.functional import _apply
 from lucid.distributed.tensor import Replicate, Shard, chunk_range, shard_parameter
 from lucid.nn.modules.module import Module
 
@@ -42,7 +42,7 @@ class _FromParallel(Function):
     @staticmethod
     def forward(ctx: Any, group: ProcessGroup, x: Tensor) -> Tensor:
         ctx.group = group
-        return _begin(group, "all_reduce", x, ReduceOp.SUM.name)
+        return _apply(group, "all_reduce", x, ReduceOp.SUM.name)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
@@ -55,7 +55,7 @@ class _Join(Function):
     @staticmethod
     def forward(ctx: Any, group: ProcessGroup, x: Tensor) -> Tensor:
         ctx.group = group
-        return lucid.cat(list(_begin(group, "all_gather", x)), -1)
+        return lucid.cat(list(_apply(group, "all_gather", x)), -1)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
