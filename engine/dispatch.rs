@@ -414,7 +414,10 @@ pub(crate) fn apply1(prim: Prim, inputs: &[&Tensor], meta: Meta) -> Result<Tenso
     profile::end(begun, || prim.schema(), inputs.iter().copied(), &meta.shape);
     debug_assert_eq!(storage.layout().shape, meta.shape, "{prim:?}");
     debug_assert_eq!(storage.dtype(), meta.dtype, "{prim:?}");
-    autograd::record(prim, inputs, storage)
+    match autograd::is_recorded(inputs, storage.dtype()) {
+        true => autograd::record(prim, inputs, storage),
+        false => Ok(Tensor::from_storage(storage)),
+    }
 }
 
 /// Runs a primitive without inputs.

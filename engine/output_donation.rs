@@ -8,11 +8,13 @@
 use crate::dispatch::Meta;
 use crate::ops::Schema;
 use crate::{autograd, Device, Result, Tensor};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 thread_local! {
     /// The tensor to be written over, and the row that computes what.
     static NOTED: RefCell<Option<(Tensor, &'static str)>> = const { RefCell::new(None) };
+    /// Is there one? Every op asks, and most have none.
+    static IS_NOTED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Forgets the note when a row is done, also where it failed.
@@ -20,6 +22,7 @@ struct Noted;
 
 impl Drop for Noted {
     fn drop(&mut self) {
+        IS_NOTED.set(false);
         NOTED.take();
     }
 }
@@ -39,12 +42,19 @@ pub(crate) fn computed(t: &Tensor, schema: &'static Schema, row: impl FnOnce() -
         return row();
     }
     NOTED.replace(Some((t.clone(), schema.name)));
+    IS_NOTED.set(true);
     let _noted = Noted;
     row()
 }
 
 /// May the primitive of this name write its result over its first operand? Asked once.
+#[inline]
 pub(crate) fn taken(name: &'static str, inputs: &[&Tensor], out: &Meta) -> bool {
+    IS_NOTED.get() && take(name, inputs, out)
+}
+
+#[cold]
+fn take(name: &'static str, inputs: &[&Tensor], out: &Meta) -> bool {
     let fits = |noted: &(Tensor, &'static str)| {
         let (t, row) = noted;
         *row == name

@@ -22,6 +22,7 @@ pub(crate) struct Inner {
 }
 
 impl Tensor {
+    #[inline]
     pub(crate) fn from_storage(storage: Storage) -> Tensor {
         Tensor(Arc::new(Inner { storage, auto: Auto::default() }))
     }

@@ -56,8 +56,8 @@ pub(crate) use modes::{
 };
 pub(crate) use node::{Ctx, Edge, Grads, InputMeta, Kind, Node, SavedTensor, SplitInfo};
 pub(crate) use record::{
-    apart, as_input, before, check_followed, check_in_place, edge_of, has_seen, record, record_fill, record_pieces,
-    record_view, record_write, requires_grad, unviewed,
+    apart, as_input, before, check_followed, check_in_place, edge_of, has_seen, is_recorded, record, record_fill,
+    record_pieces, record_view, record_write, requires_grad, unviewed,
 };
 pub use record::{custom_view, handed_out};
 

@@ -181,6 +181,12 @@ fn refresh(t: &Tensor) {
     t.0.auto.retain_again(t);
 }
 
+/// Is there anything to record of a primitive's result of that dtype? Of most small ops there is nothing.
+#[inline]
+pub(crate) fn is_recorded(inputs: &[&Tensor], dtype: DType) -> bool {
+    forward::active() || (grad_enabled() && dtype.is_differentiable() && inputs.iter().any(|t| requires_grad(t)))
+}
+
 /// The result of a primitive, with its node where a gradient may be asked for.
 #[inline]
 pub(crate) fn record(prim: Prim, inputs: &[&Tensor], storage: Storage) -> Result<Tensor> {

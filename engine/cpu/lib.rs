@@ -143,7 +143,7 @@ impl CpuArray {
     /// # Panics
     /// If `T` is not the dtype.
     pub fn read<T: Element>(&self) -> ReadGuard<'_, T> {
-        self.buffer.read_span(self.reach())
+        self.buffer.read_span(self.reach_of(T::DTYPE == DType::Bool))
     }
 
     /// The elements of the whole buffer, to write those of the array; see [`Buffer::write`].
@@ -154,7 +154,17 @@ impl CpuArray {
     /// # Panics
     /// If `T` is not the dtype.
     pub fn write<T: Element>(&self) -> Result<WriteGuard<'_, T>> {
-        self.buffer.write_span(self.reach())
+        self.buffer.write_span(self.reach_of(T::DTYPE == DType::Bool))
+    }
+
+    /// [`reach`](CpuArray::reach) for what may be `bool`; for other elements a guard shows all of the buffer in any case.
+    #[inline]
+    fn reach_of(&self, truth: bool) -> std::ops::Range<usize> {
+        if truth {
+            self.reach()
+        } else {
+            0..0
+        }
     }
 
     /// From the first element to the last, as places in the buffer.
@@ -167,7 +177,7 @@ impl CpuArray {
     /// # Panics
     /// If `W` does not fit the dtype.
     pub fn read_words<W: Word>(&self) -> ReadGuard<'_, W> {
-        self.buffer.read_words::<W>(self.reach())
+        self.buffer.read_words::<W>(self.reach_of(W::fits(DType::Bool)))
     }
 
     /// The array's elements in what a guard shows, under the shape of a result.

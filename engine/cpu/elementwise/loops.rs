@@ -6,6 +6,7 @@ use crate::cast::{cast, widened1, widened2};
 use crate::dtype::Element;
 use crate::simd::{
     light2, light2_over, light2_symmetric, over_rows, threads::for_chunks, Arg, Better, BetterNumber, Extreme,
+    ReadGuard,
 };
 use crate::strided::{aside, each1, each2, over2, Over1, Over2, F1, F2};
 use crate::{Buffer, CpuArray};
@@ -23,6 +24,11 @@ fn is_dense(x: &CpuArray, shape: &[usize]) -> bool {
     x.shape() == shape && x.layout().is_contiguous() && !shape.contains(&0)
 }
 
+/// The elements of an array that [`is_dense`], of which there are `n`.
+fn dense<'a, T: Copy>(x: &CpuArray, guard: &'a ReadGuard<'_, T>, n: usize) -> &'a [T] {
+    &guard[x.layout().offset..][..n]
+}
+
 /// Elements as a kernel is given them: one alone is a value, as where it broadcasts.
 fn piece<T: Copy>(all: &[T], at: usize, len: usize) -> Arg<'_, T> {
     match all {
@@ -34,8 +40,8 @@ fn piece<T: Copy>(all: &[T], at: usize, len: usize) -> Arg<'_, T> {
 pub(crate) fn apply1<A: Element, O: Element>(x: &CpuArray, grain: usize, f: &F1<A, O>) -> Result<CpuArray> {
     if is_dense(x, x.shape()) {
         let guard = x.read::<A>();
-        let own = x.slice(&guard);
         return CpuArray::build(x.shape(), |out| {
+            let own = dense(x, &guard, out.len());
             for_chunks(out, 64, grain, |at, out| f(&own[at..at + out.len()], out));
             Ok(())
         });
@@ -57,8 +63,8 @@ pub(crate) fn apply2<A: Element, O: Element>(
 ) -> Result<CpuArray> {
     if is_dense(a, shape) && is_dense(b, shape) {
         let (x, y) = (a.read::<A>(), b.read::<A>());
-        let (x, y) = (a.slice(&x), b.slice(&y));
         return CpuArray::build(shape, |out| {
+            let (x, y) = (dense(a, &x, out.len()), dense(b, &y, out.len()));
             for_chunks(out, 64, grain, |at, out| {
                 f(piece(x, at, out.len()), piece(y, at, out.len()), out);
             });

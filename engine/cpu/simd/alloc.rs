@@ -5,14 +5,13 @@
 //! ones wait in size classes, up to a limit in bytes for all together; beyond it those go first whose size was not asked for
 //! longest, so that the cache follows shapes that change. Invariant: the counters say what live buffers hold.
 
-use super::thread_cache;
+use super::{tally, thread_cache};
 use crate::error::{Error, Result};
 use crate::Device;
 use parking_lot::Mutex;
 use std::alloc::Layout;
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 const ALIGN: usize = 64;
 /// Smaller blocks are kept by the thread that freed them.
@@ -22,9 +21,6 @@ const PAGE: usize = if cfg!(accelerate) { 16 << 10 } else { ALIGN };
 /// The most that freed blocks may hold, unless set otherwise.
 const CACHE_LIMIT: usize = 256 << 20;
 
-static CURRENT: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-static COUNT: AtomicUsize = AtomicUsize::new(0);
 static FREE: Mutex<Free> = Mutex::new(Free { classes: BTreeMap::new(), bytes: 0, limit: CACHE_LIMIT, asked: 0 });
 
 /// Freed blocks by size.
@@ -106,12 +102,13 @@ pub struct Stats {
 /// The counters now.
 pub fn stats() -> Stats {
     let cached = FREE.lock().bytes;
-    Stats { current: CURRENT.load(Relaxed), peak: PEAK.load(Relaxed), cached, allocations: COUNT.load(Relaxed) }
+    let (current, peak, allocations) = tally::counts();
+    Stats { current, peak, cached, allocations }
 }
 
 /// Sets the peak to what is held now.
 pub fn reset_peak() {
-    PEAK.store(CURRENT.load(Relaxed), Relaxed);
+    tally::reset_peak();
 }
 
 /// Gives freed blocks back to the system; of small ones those that this thread freed.
@@ -176,9 +173,7 @@ impl Block {
             unsafe { block.ptr.as_ptr().write_bytes(0, block.size) };
         }
         block.bytes = len * width;
-        let current = CURRENT.fetch_add(block.bytes, Relaxed) + block.bytes;
-        PEAK.fetch_max(current, Relaxed);
-        COUNT.fetch_add(1, Relaxed);
+        tally::made(block.bytes, block.size < CACHED_FROM);
         Ok(block)
     }
 
@@ -196,10 +191,11 @@ impl Block {
             return Ok(Block { ptr: dangling(), bytes: 0, size: 0 });
         }
         let reused = if size < CACHED_FROM { thread_cache::take(size) } else { FREE.lock().take(size) };
-        let layout = Layout::from_size_align(size, align(size)).map_err(|_| out_of_memory(format!("{bytes} bytes")))?;
         let ptr = match reused {
             Some(ptr) => ptr,
             None => {
+                let layout = Layout::from_size_align(size, align(size));
+                let layout = layout.map_err(|_| out_of_memory(format!("{bytes} bytes")))?;
                 // SAFETY: the size is not 0.
                 let get = || NonNull::new(unsafe { std::alloc::alloc(layout) });
                 let ptr = get().or_else(|| {
@@ -242,7 +238,9 @@ impl Drop for Block {
         if self.size == 0 {
             return;
         }
-        CURRENT.fetch_sub(self.bytes, Relaxed);
+        if self.bytes > 0 {
+            tally::freed(self.bytes, self.size < CACHED_FROM);
+        }
         match self.size {
             CACHED_FROM.. => FREE.lock().give(self.size, self.ptr),
             size => thread_cache::give(self.ptr, size),
@@ -283,7 +281,7 @@ mod tests {
         let fresh = |size| {
             let mut block = Block::new(size, 1, false).unwrap();
             let ptr = std::mem::replace(&mut block.ptr, dangling());
-            CURRENT.fetch_sub(std::mem::take(&mut block.bytes), Relaxed);
+            tally::freed(std::mem::take(&mut block.bytes), false);
             block.size = 0;
             ptr
         };

@@ -29,6 +29,7 @@ mod reduce;
 mod remainder;
 pub mod shared_memory;
 mod strips;
+mod tally;
 mod thread_cache;
 pub mod threads;
 pub mod tile;

@@ -312,10 +312,12 @@ pub fn each_piece(pieces: usize, f: &(dyn Fn(usize) + Sync)) {
 
 /// How long each piece of `n` elements is: a multiple of `unit`, at least `grain`, and a few pieces per thread.
 pub fn piece_size(n: usize, unit: usize, grain: usize) -> usize {
-    let (unit, pieces) = (unit.max(1), n / grain.max(unit).max(1));
-    if pieces < 2 {
+    let least = grain.max(unit).max(1);
+    // Most calls are of so few elements, and a division takes as long as their work.
+    if n < least.saturating_mul(2) {
         return n.max(1);
     }
+    let (unit, pieces) = (unit.max(1), n / least);
     n.div_ceil(pieces.min(4 * num_threads())).next_multiple_of(unit)
 }
 
