@@ -25,7 +25,7 @@ help:
 	@echo 'make test       every test'
 	@echo 'make test-packages  timm, transformers, torchvision and others with Lucid in the place of PyTorch (docs/porting.md)'
 	@echo 'make test-features  the Rust crate without MLX, with every feature, and as docs.rs builds it'
-	@echo 'make semver     is the Rust interface one that its version allows? BASELINE=v0.1.0'
+	@echo 'make semver     is the Rust interface one that its version allows? BASELINE=v0.1.0, a tag or a commit'
 	@echo 'make test-fast  the Rust tests and the quick Python ones'
 	@echo 'make develop    an incremental build of the extension, in place; slower kernels'
 	@echo 'make bench-ops  every op beside PyTorch, and what became slower than recorded'
@@ -136,11 +136,12 @@ test-features: vendor
 	$(FEATURES) package --no-verify --allow-dirty --package mlx-ffi --package lucid-core --package lucid-rows --package lucid-ir --package lucid-fft \
 		--package lucid-cpu --package lucid-mlx --package lucid-derive --package lucid
 
-# Is the Rust interface one that its version allows? Beside the release before, a tag or a commit.
-BASELINE = v0.1.0
+# Is the Rust interface one that its version allows? Beside a tag or a commit: the newest tag, the commit before where
+# there is none.
+BASELINE ?= $$(git describe --tags --abbrev=0 2>/dev/null || git rev-parse HEAD~1)
 semver: vendor
 	@$(CARGO) semver-checks --version >/dev/null 2>&1 || $(CARGO) install --locked cargo-semver-checks@$(SEMVER_CHECKS_VERSION)
-	DOCS_RS=1 $(CARGO) semver-checks --package lucid --baseline-rev $(BASELINE)
+	DOCS_RS=1 $(CARGO) semver-checks --package lucid --package lucid-core --package lucid-ir --baseline-rev $(BASELINE)
 
 # The loop while working, without PyTorch.
 test-fast: build

@@ -142,22 +142,22 @@ fn layers() -> Result<Vec<(&'static str, Box<dyn Forward>)>> {
         Unflatten: Unflatten::new(1, &[-1, isize::MAX])?;
         Unflatten2: Unflatten::new(1, &[isize::MAX, isize::MAX, 2])?;
         Identity: Identity;
-        Glu: Glu { dim: isize::MIN };
-        Glu1: Glu { dim: 1 };
-        Softmax: Softmax { dim: isize::MAX };
+        Glu: Glu::new().dim(isize::MIN);
+        Glu1: Glu::new().dim(1);
+        Softmax: Softmax::new().dim(isize::MAX);
         Softmax1: Softmax::default();
-        Softmax2d: Softmax2d;
-        LogSoftmax: LogSoftmax { dim: 0 };
-        Softplus: Softplus { beta: 0.0, threshold: f64::NAN };
-        Hardtanh: Hardtanh { min_val: 2.0, max_val: -2.0 };
+        Softmax2d: Softmax2d::new();
+        LogSoftmax: LogSoftmax::new().dim(0);
+        Softplus: Softplus::new().beta(0.0).threshold(f64::NAN);
+        Hardtanh: Hardtanh::new().min_val(2.0).max_val(-2.0);
         PRelu: PRelu::new(4, ON)?;
         PRelu0: PRelu::new(0, ON)?;
         RRelu: RRelu::default();
         Gelu: Gelu::default();
-        Celu: Celu { alpha: 0.0 };
-        Elu: Elu { alpha: f64::INFINITY };
-        Relu6: Relu6;
-        Mish: Mish;
+        Celu: Celu::new().alpha(0.0);
+        Elu: Elu::new().alpha(f64::INFINITY);
+        Relu6: Relu6::new();
+        Mish: Mish::new();
     })
 }
 
@@ -197,7 +197,7 @@ fn layers_of_several_tensors_do_as_well() -> Result<()> {
     let bilinear = Bilinear::new(4, 4, 2, ON)?;
     let bags = EmbeddingBag::new(4, 3, ON)?;
     let (unpool, wild) = (MaxUnpool2d::new(2), MaxUnpool2d::new(i64::MAX).stride(i64::MAX).padding(i64::MIN));
-    let ctc = CtcLoss { blank: i64::MIN, ..CtcLoss::default() };
+    let ctc = CtcLoss::new().blank(i64::MIN);
     let free = AttentionMask::default();
     for x in &inputs {
         for y in inputs.iter().step_by(5) {
@@ -235,8 +235,8 @@ fn layers_of_several_tensors_do_as_well() -> Result<()> {
                 ("cosine", &|| CosineEmbeddingLoss::new().forward(x, y, x)),
                 ("triplet", &|| TripletMarginLoss::new().p(f64::NAN).swap(true).forward(x, y, x)),
                 ("huber", &|| HuberLoss::new().delta(-1.0).forward(x, y)),
-                ("distance", &|| PairwiseDistance { p: f64::NAN, ..PairwiseDistance::default() }.forward(x, y)),
-                ("similarity", &|| CosineSimilarity { dim: isize::MIN, eps: f64::NAN }.forward(x, y)),
+                ("distance", &|| PairwiseDistance::new().p(f64::NAN).forward(x, y)),
+                ("similarity", &|| CosineSimilarity::new().dim(isize::MIN).eps(f64::NAN).forward(x, y)),
                 ("attention function", &|| functional::attention(x, y, x, AttentionMask::causal())),
             ];
             for (name, run) in runs {

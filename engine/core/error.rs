@@ -251,6 +251,20 @@ impl Error {
         }
     }
 
+    /// This error as one of the field `name` of a model that is being made: the path of what failed there goes on from it, and
+    /// the name of the field stands in the place of a layer's kind.
+    #[cold]
+    pub fn in_field(self: Box<Error>, name: &str) -> Box<Error> {
+        match *self {
+            Error::Module { path, cause } => {
+                let is_kind = path.starts_with(|first: char| first.is_ascii_uppercase());
+                let path = if is_kind { name.to_string() } else { format!("{name}.{path}") };
+                Box::new(Error::Module { path, cause })
+            }
+            _ => self.in_module(name),
+        }
+    }
+
     /// The error itself, without the layer that it comes from.
     pub fn root(&self) -> &Error {
         match self {

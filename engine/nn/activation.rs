@@ -1,4 +1,4 @@
-//! Activations as modules. `|x: &Tensor| x.relu()` does as well; these have the names of PyTorch's.
+//! Activations as modules. `|x: &Tensor| x.relu()` does as well; these have the names of PyTorch's, and errors say where they are.
 
 use super::module::located;
 use super::options::{dtype_or_default, options, parameter};
@@ -9,8 +9,17 @@ use crate::{Device, Error, Result, Tensor};
 macro_rules! plain {
     ($($(#[$doc:meta])* $Name:ident |$x:ident| $body:expr;)*) => {$(
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default, Module)]
-        pub struct $Name;
+        #[derive(Clone, Debug, Default, Module)]
+        pub struct $Name {
+            place: Place,
+        }
+
+        impl $Name {
+            /// The activation.
+            pub fn new() -> Self {
+                Self::default()
+            }
+        }
 
         impl Forward for $Name {
             fn forward(&self, $x: &Tensor) -> Result<Tensor> {
@@ -53,18 +62,33 @@ plain! {
     };
 }
 
-macro_rules! told {
+/// A struct per activation with settings: PyTorch's defaults, and a setter per field.
+macro_rules! settable {
     ($($(#[$doc:meta])* $Name:ident { $($(#[$fdoc:meta])* $field:ident: $Ty:ty = $default:expr;)* } |$own:ident, $x:ident| $body:expr;)*) => {$(
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Module)]
+        #[derive(Clone, Debug, Module)]
         pub struct $Name {
-            $($(#[$fdoc])* #[module(skip)] pub $field: $Ty,)*
+            $(#[module(skip)] $field: $Ty,)*
+            place: Place,
         }
 
         impl Default for $Name {
             fn default() -> Self {
-                $Name { $($field: $default,)* }
+                $Name { $($field: $default,)* place: Place::default() }
             }
+        }
+
+        impl $Name {
+            /// The activation with PyTorch's defaults.
+            pub fn new() -> Self {
+                Self::default()
+            }
+            $($(#[$fdoc])*
+            #[must_use]
+            pub fn $field(mut self, $field: $Ty) -> Self {
+                self.$field = $field;
+                self
+            })*
         }
 
         impl Forward for $Name {
@@ -75,7 +99,7 @@ macro_rules! told {
         }
     )*};
 }
-told! {
+settable! {
     /// `x Φ(x)`.
     Gelu {
         /// How it is computed. Default: by the error function.

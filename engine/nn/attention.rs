@@ -2,7 +2,7 @@
 
 use super::module::located;
 use super::options::{dtype_or_default, filled, options};
-use super::{init, Linear, Module, Place};
+use super::{field, init, Linear, Module, Place};
 use crate::ops::nn;
 use crate::shape::numel;
 use crate::{DType, Device, Error, Result, Tensor};
@@ -69,7 +69,7 @@ impl MultiheadAttentionOptions {
         let (k, v) = (self.kdim.unwrap_or(e), self.vdim.unwrap_or(e));
         let same = k == e && v == e;
         let alone = |columns: usize| (!same).then(|| weight(e, columns)).transpose();
-        let out_proj = Linear::options(e, e).bias(self.bias).dtype(dtype).build(device)?;
+        let out_proj = field("out_proj", Linear::options(e, e).bias(self.bias).dtype(dtype).build(device))?;
         if let Some(bias) = &out_proj.bias {
             init::zeros(bias)?;
         }

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 /// # fn main() -> Result<()> {
 /// let model = nn::Sequential::new()
 ///     .add(nn::Linear::new(784, 100, Device::Cpu)?)
-///     .add(nn::Relu)
+///     .add(nn::Relu::new())
 ///     .add(nn::Linear::new(100, 10, Device::Cpu)?)
 ///     .add(|x: &Tensor| x.log_softmax(-1, None));
 /// let names: Vec<String> = model.named_parameters().into_iter().map(|(name, _)| name).collect();
@@ -168,6 +168,19 @@ impl Module for ParameterList {
     }
     fn slots_mut(&mut self) -> Vec<(Name, SlotMut<'_>)> {
         self.0.iter_mut().enumerate().map(|(i, t)| (i.to_string().into(), SlotMut::Parameter(t))).collect()
+    }
+}
+
+/// Parameters by name: PyTorch's `ParameterDict`.
+#[derive(Clone, Debug, Default)]
+pub struct ParameterDict(pub BTreeMap<String, Tensor>);
+
+impl Module for ParameterDict {
+    fn slots(&self) -> Vec<(Name, Slot<'_>)> {
+        self.0.iter().map(|(name, t)| (name.clone().into(), Slot::Parameter(t))).collect()
+    }
+    fn slots_mut(&mut self) -> Vec<(Name, SlotMut<'_>)> {
+        self.0.iter_mut().map(|(name, t)| (name.clone().into(), SlotMut::Parameter(t))).collect()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Distances as modules.
 
 use super::module::located;
-use super::Module;
+use super::{Module, Place};
 use crate::{Result, Tensor};
 
 /// `‖x₁ - x₂ + eps‖ₚ` along the last dimension.
@@ -12,21 +12,45 @@ pub(super) fn pairwise(a: &Tensor, b: &Tensor, p: f64, eps: f64, keepdim: bool) 
 /// The norm of the difference of rows.
 #[derive(Clone, Debug, Module)]
 pub struct PairwiseDistance {
-    /// Which norm. Default: 2.
-    pub p: f64,
-    /// Added to differences. Default: 1e-6.
-    pub eps: f64,
-    /// Is the last dimension kept? Default: false.
-    pub keepdim: bool,
+    p: f64,
+    eps: f64,
+    keepdim: bool,
+    place: Place,
 }
 
 impl Default for PairwiseDistance {
     fn default() -> PairwiseDistance {
-        PairwiseDistance { p: 2.0, eps: 1e-6, keepdim: false }
+        PairwiseDistance { p: 2.0, eps: 1e-6, keepdim: false, place: Place::default() }
     }
 }
 
 impl PairwiseDistance {
+    /// With PyTorch's defaults.
+    pub fn new() -> PairwiseDistance {
+        PairwiseDistance::default()
+    }
+
+    /// Which norm. Default: 2.
+    #[must_use]
+    pub fn p(mut self, p: f64) -> PairwiseDistance {
+        self.p = p;
+        self
+    }
+
+    /// Added to differences. Default: 1e-6.
+    #[must_use]
+    pub fn eps(mut self, eps: f64) -> PairwiseDistance {
+        self.eps = eps;
+        self
+    }
+
+    /// Is the last dimension kept? Default: false.
+    #[must_use]
+    pub fn keepdim(mut self, on: bool) -> PairwiseDistance {
+        self.keepdim = on;
+        self
+    }
+
     /// (…, D) and (…, D) to (…).
     ///
     /// # Errors
@@ -39,19 +63,37 @@ impl PairwiseDistance {
 /// `x₁ · x₂ / (|x₁| |x₂|)` along a dimension.
 #[derive(Clone, Debug, Module)]
 pub struct CosineSimilarity {
-    /// Which. Default: 1.
-    pub dim: isize,
-    /// The least norm. Default: 1e-8.
-    pub eps: f64,
+    dim: isize,
+    eps: f64,
+    place: Place,
 }
 
 impl Default for CosineSimilarity {
     fn default() -> CosineSimilarity {
-        CosineSimilarity { dim: 1, eps: 1e-8 }
+        CosineSimilarity { dim: 1, eps: 1e-8, place: Place::default() }
     }
 }
 
 impl CosineSimilarity {
+    /// With PyTorch's defaults.
+    pub fn new() -> CosineSimilarity {
+        CosineSimilarity::default()
+    }
+
+    /// Along which dimension. Default: 1.
+    #[must_use]
+    pub fn dim(mut self, dim: isize) -> CosineSimilarity {
+        self.dim = dim;
+        self
+    }
+
+    /// The least norm. Default: 1e-8.
+    #[must_use]
+    pub fn eps(mut self, eps: f64) -> CosineSimilarity {
+        self.eps = eps;
+        self
+    }
+
     /// Tensors of one shape to that without the dimension.
     ///
     /// # Errors

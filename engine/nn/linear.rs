@@ -2,7 +2,7 @@
 
 use super::module::located;
 use super::options::{dtype_or_default, options, uniform};
-use super::{Forward, Module, Place};
+use super::{FeedForward, Forward, Module, Place};
 use crate::ops::nn;
 use crate::{Device, Error, Result, Tensor};
 
@@ -41,6 +41,45 @@ impl LinearOptions {
 impl Forward for Linear {
     fn forward(&self, input: &Tensor) -> Result<Tensor> {
         located(self, || nn::linear(input, &self.weight, self.bias.as_ref()))
+    }
+}
+
+/// [`Linear`] followed by an activation. On the GPU device MLX's lazy graph fuses them. PyTorch has none.
+#[derive(Clone, Debug, Module)]
+pub struct FusedLinear {
+    #[module(flatten)]
+    linear: Linear,
+    #[module(skip)]
+    activation: FeedForward,
+    place: Place,
+}
+
+options! {
+    /// What a [`FusedLinear`] is made of.
+    FusedLinearOptions for FusedLinear (
+        /// Size of the input's last dimension.
+        in_features: usize, usize;
+        /// Size of the output's.
+        out_features: usize, usize;
+    )
+    /// Is a bias added? Default: true.
+    bias: bool, bool = true;
+    /// What the sums go through. Default: relu.
+    activation: FeedForward, FeedForward = FeedForward::Relu;
+}
+
+impl FusedLinearOptions {
+    fn make(&self, device: Device) -> Result<FusedLinear> {
+        let mut linear = Linear::options(self.in_features, self.out_features).bias(self.bias);
+        linear.dtype = self.dtype;
+        Ok(FusedLinear { linear: linear.make(device)?, activation: self.activation, place: Place::default() })
+    }
+}
+
+impl Forward for FusedLinear {
+    fn forward(&self, input: &Tensor) -> Result<Tensor> {
+        let Linear { weight, bias, .. } = &self.linear;
+        located(self, || self.activation.run(&nn::linear(input, weight, bias.as_ref())?))
     }
 }
 

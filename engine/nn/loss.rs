@@ -2,7 +2,7 @@
 
 use super::module::located;
 use super::options::reduced;
-use super::{Module, Reduction};
+use super::{Module, Place, Reduction};
 use crate::ops::compare::select::r#where;
 use crate::ops::{index, loss as op, KlReduction, PadMode};
 use crate::{DType, Error, Result, Tensor};
@@ -20,11 +20,12 @@ macro_rules! losses {
             #[module(skip)]
             reduction: Reduction,
             $(#[module(skip)] $field: $Ty,)*
+            place: Place,
         }
 
         impl Default for $Name {
             fn default() -> Self {
-                $Name { reduction: Reduction::Mean, $($field: $default,)* }
+                $Name { reduction: Reduction::Mean, $($field: $default,)* place: Place::default() }
             }
         }
 
@@ -221,6 +222,8 @@ losses! {
         p: i64, i64 = 1i64;
         /// The margin. Default: 1.
         margin: f64, f64 = 1.0;
+        /// A factor for each class. Default: none.
+        weight: Option<Tensor>, impl Into<Option<Tensor>> = None;
     } (input, target) |own| {
         class_indices("multi_margin_loss", input, target)?;
         if own.p != 1 && own.p != 2 {
@@ -229,8 +232,35 @@ losses! {
         let place = target.unsqueeze(1)?;
         let gap = ((own.margin - &input.gather(1, &place)?)? + input)?.relu()?;
         let gap = if own.p == 2 { gap.square()? } else { gap };
+        let gap = match &own.weight {
+            Some(weight) => (gap * &weight.index_select(0, target)?.unsqueeze(1)?)?,
+            None => gap,
+        };
         let rest = crate::ops::nn::one_hot(target, input.shape()[1] as i64)?.eq(0.0)?.cast(gap.dtype())?;
         reduced((gap * &rest)?.mean(Some(&[1]), false, None)?, own.reduction)
+    };
+    /// `Σ max(0, 1 - x[j] + x[i]) / C` over listed labels j and other classes i, of scores (N, C) or (C) and lists of labels of
+    /// that shape, each ended by -1.
+    MultiLabelMarginLoss {} (input, target) |own| {
+        const OP: &str = "multilabel_margin_loss";
+        same_shape(OP, input, target)?;
+        if !matches!(input.ndim(), 1 | 2) || target.dtype() != DType::I64 {
+            let why = format!("expected scores (N, C) or (C) and int64 labels, got {}", target.dtype());
+            return Err(Error::shape(OP, why, &[input.shape(), target.shape()]));
+        }
+        let alone = input.ndim() == 1;
+        let rows = |t: &Tensor| if alone { t.unsqueeze(0) } else { Ok(t.clone()) };
+        let (x, y) = (rows(input)?, rows(target)?);
+        let classes = x.shape()[1];
+        let listed = y.lt(0)?.cast(DType::I64)?.cumsum(1, None)?.eq(0)?;
+        let labels = y.masked_fill(&listed.logical_not()?, 0)?;
+        let places = crate::ops::create::arange_of(classes, x.device())?;
+        let matches = labels.unsqueeze(2)?.eq(&places)?.logical_and(&listed.unsqueeze(2)?)?;
+        let others = matches.any(Some(&[1]), false)?.logical_not()?;
+        let gap = ((1.0 - &x.gather(1, &labels)?.unsqueeze(2)?)? + &x.unsqueeze(1)?)?.relu()?;
+        let counted = listed.unsqueeze(2)?.logical_and(&others.unsqueeze(1)?)?;
+        let loss = (gap.masked_fill(&counted.logical_not()?, 0.0)?.sum(Some(&[1, 2]), false, None)? / classes as f64)?;
+        reduced(if alone { loss.squeeze(Some(&[0]))? } else { loss }, own.reduction)
     };
     /// `1 - cos(x₁, x₂)` where y is 1, `max(0, cos(x₁, x₂) - margin)` where it is -1.
     CosineEmbeddingLoss {
@@ -268,16 +298,40 @@ losses! {
 /// all its alignments.
 #[derive(Clone, Debug, Default, Module)]
 pub struct CtcLoss {
-    /// The blank class. Default: 0.
-    pub blank: i64,
-    /// How the losses become one number; the mean divides each by its target's length first.
+    blank: i64,
     #[module(skip)]
-    pub reduction: Reduction,
-    /// Are infinite losses taken for 0? Default: false.
-    pub zero_infinity: bool,
+    reduction: Reduction,
+    zero_infinity: bool,
+    place: Place,
 }
 
 impl CtcLoss {
+    /// The loss with PyTorch's defaults.
+    pub fn new() -> CtcLoss {
+        CtcLoss::default()
+    }
+
+    /// The blank class. Default: 0.
+    #[must_use]
+    pub fn blank(mut self, blank: i64) -> CtcLoss {
+        self.blank = blank;
+        self
+    }
+
+    /// How the losses become one number; the mean divides each by its target's length first. Default: by their mean.
+    #[must_use]
+    pub fn reduction(mut self, reduction: Reduction) -> CtcLoss {
+        self.reduction = reduction;
+        self
+    }
+
+    /// Are infinite losses taken for 0? Default: false.
+    #[must_use]
+    pub fn zero_infinity(mut self, on: bool) -> CtcLoss {
+        self.zero_infinity = on;
+        self
+    }
+
     /// Logarithms of probabilities (T, N, C), targets (N, S), and the lengths of both (N).
     ///
     /// # Errors

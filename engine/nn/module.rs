@@ -201,7 +201,7 @@ pub trait Module: Any + Send + Sync {
     /// ```
     /// use lucid::prelude::*;
     /// # fn main() -> Result<()> {
-    /// let model = nn::Sequential::new().add(nn::Linear::new(2, 3, Device::Cpu)?).add(nn::Relu);
+    /// let model = nn::Sequential::new().add(nn::Linear::new(2, 3, Device::Cpu)?).add(nn::Relu::new());
     /// assert_eq!(model.summary(), "Sequential, 9 numbers\n  0: Linear\n    weight [3, 2]\n    bias [3]\n  1: Relu\n");
     /// # Ok(())
     /// # }
@@ -332,7 +332,7 @@ pub trait Module: Any + Send + Sync {
     /// ```
     /// use lucid::prelude::*;
     /// # fn main() -> Result<()> {
-    /// let mut model = nn::Sequential::new().add(nn::Linear::new(2, 2, Device::Cpu)?).add(nn::Relu);
+    /// let mut model = nn::Sequential::new().add(nn::Linear::new(2, 2, Device::Cpu)?).add(nn::Relu::new());
     /// model.apply(&mut |_, module| {
     ///     match (module as &mut dyn std::any::Any).downcast_mut::<nn::Linear>() {
     ///         Some(linear) => nn::init::constant(&linear.weight, 0.5),
@@ -401,6 +401,29 @@ pub trait Module: Any + Send + Sync {
 /// For a dtype without gradients.
 pub fn parameter(t: Tensor) -> Result<Tensor> {
     t.detach()?.requires_grad_(true)
+}
+
+/// What the part `name` of a model is made by; an error says where in the model that is, as errors of `forward` do.
+///
+/// ```
+/// use lucid::prelude::*;
+///
+/// struct Encoder {
+///     attn: nn::MultiheadAttention,
+/// }
+///
+/// fn encoder(heads: usize) -> Result<Encoder> {
+///     Ok(Encoder { attn: nn::field("attn", nn::MultiheadAttention::new(16, heads, Device::Cpu))? })
+/// }
+///
+/// let error = nn::field("encoder", encoder(3)).err().unwrap().to_string();
+/// assert!(error.starts_with("encoder.attn: multi_head_attention: embed_dim 16"), "{error}");
+/// ```
+///
+/// # Errors
+/// That of `made`.
+pub fn field<T>(name: &str, made: Result<T>) -> Result<T> {
+    made.map_err(|error| error.in_field(name))
 }
 
 /// A module of one tensor that gives one: what [`Sequential`](super::Sequential) chains.

@@ -435,3 +435,68 @@ impl Forward for LocalResponseNorm {
         })
     }
 }
+
+/// `x / (k + α / size · Σ x²)^β` over the channels around each of (N, C, H, W), as PyTorch's `CrossMapLRN2d` computes it: an even
+/// `size` looks at one channel less, and the first channel counts for all after it.
+#[derive(Clone, Debug, Module)]
+pub struct CrossMapLrn2d {
+    size: usize,
+    alpha: f64,
+    beta: f64,
+    k: f64,
+    place: Place,
+}
+
+impl CrossMapLrn2d {
+    /// Over so many channels.
+    pub fn new(size: usize) -> CrossMapLrn2d {
+        CrossMapLrn2d { size, alpha: 1e-4, beta: 0.75, k: 1.0, place: Place::default() }
+    }
+
+    /// The factor of the mean square. Default: 1e-4.
+    #[must_use]
+    pub fn alpha(mut self, alpha: f64) -> CrossMapLrn2d {
+        self.alpha = alpha;
+        self
+    }
+
+    /// The exponent. Default: 0.75.
+    #[must_use]
+    pub fn beta(mut self, beta: f64) -> CrossMapLrn2d {
+        self.beta = beta;
+        self
+    }
+
+    /// What is added. Default: 1.
+    #[must_use]
+    pub fn k(mut self, k: f64) -> CrossMapLrn2d {
+        self.k = k;
+        self
+    }
+}
+
+impl Forward for CrossMapLrn2d {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        located(self, || {
+            check_dims("cross_map_lrn2d", x, &[4])?;
+            let (channels, around) = (x.shape()[1], self.size.saturating_sub(1) / 2);
+            if self.size == 0 {
+                return Err(Error::value("cross_map_lrn2d", "size must be positive, got 0"));
+            }
+            let squares = x.square()?;
+            // Channels that are farther away than there are any add nothing.
+            let reach = around.min(channels) as i64;
+            let padded = squares.pad(&[0, 0, 0, 0, reach as isize, reach as isize], PadMode::Constant, None)?;
+            let mut total = padded.narrow(1, 0, channels as i64)?;
+            for i in 1..=2 * reach {
+                total = (total + &padded.narrow(1, i, channels as i64)?)?;
+            }
+            if around + 1 < channels {
+                let after = channels - around - 1;
+                let first = squares.narrow(1, 0, 1)?.expand(&[-1, after as isize, -1, -1])?;
+                total = (total + &first.pad(&[0, 0, 0, 0, around as isize + 1, 0], PadMode::Constant, None)?)?;
+            }
+            x / &((total * (self.alpha / self.size as f64))? + self.k)?.pow(self.beta)?
+        })
+    }
+}

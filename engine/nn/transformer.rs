@@ -3,7 +3,7 @@
 use super::attention::AttentionMask;
 use super::module::located;
 use super::options::{filled, options};
-use super::{init, Approximate, Dropout, Forward, LayerNorm, Linear, Module, MultiheadAttention, Place};
+use super::{field, init, Approximate, Dropout, Forward, LayerNorm, Linear, Module, MultiheadAttention, Place};
 use crate::fallible::ensure_room;
 use crate::ops::nn;
 use crate::{DType, Device, Error, Result, Tensor};
@@ -19,7 +19,7 @@ pub enum FeedForward {
 }
 
 impl FeedForward {
-    fn run(self, x: &Tensor) -> Result<Tensor> {
+    pub(super) fn run(self, x: &Tensor) -> Result<Tensor> {
         match self {
             FeedForward::Relu => x.relu(),
             FeedForward::Gelu => nn::gelu(x, Approximate::None),
@@ -107,14 +107,14 @@ layer_options! {
 impl TransformerEncoderLayerOptions {
     fn make(&self, device: Device) -> Result<TransformerEncoderLayer> {
         Ok(TransformerEncoderLayer {
-            self_attn: self.attention(device)?,
-            linear1: self.linear(self.d_model, self.dim_feedforward, device)?,
-            dropout: self.drop()?,
-            linear2: self.linear(self.dim_feedforward, self.d_model, device)?,
-            norm1: self.norm(device)?,
-            norm2: self.norm(device)?,
-            dropout1: self.drop()?,
-            dropout2: self.drop()?,
+            self_attn: field("self_attn", self.attention(device))?,
+            linear1: field("linear1", self.linear(self.d_model, self.dim_feedforward, device))?,
+            dropout: field("dropout", self.drop())?,
+            linear2: field("linear2", self.linear(self.dim_feedforward, self.d_model, device))?,
+            norm1: field("norm1", self.norm(device))?,
+            norm2: field("norm2", self.norm(device))?,
+            dropout1: field("dropout1", self.drop())?,
+            dropout2: field("dropout2", self.drop())?,
             activation: self.activation,
             norm_first: self.norm_first,
             place: Place::default(),
@@ -172,17 +172,17 @@ layer_options! {
 impl TransformerDecoderLayerOptions {
     fn make(&self, device: Device) -> Result<TransformerDecoderLayer> {
         Ok(TransformerDecoderLayer {
-            self_attn: self.attention(device)?,
-            multihead_attn: self.attention(device)?,
-            linear1: self.linear(self.d_model, self.dim_feedforward, device)?,
-            dropout: self.drop()?,
-            linear2: self.linear(self.dim_feedforward, self.d_model, device)?,
-            norm1: self.norm(device)?,
-            norm2: self.norm(device)?,
-            norm3: self.norm(device)?,
-            dropout1: self.drop()?,
-            dropout2: self.drop()?,
-            dropout3: self.drop()?,
+            self_attn: field("self_attn", self.attention(device))?,
+            multihead_attn: field("multihead_attn", self.attention(device))?,
+            linear1: field("linear1", self.linear(self.d_model, self.dim_feedforward, device))?,
+            dropout: field("dropout", self.drop())?,
+            linear2: field("linear2", self.linear(self.dim_feedforward, self.d_model, device))?,
+            norm1: field("norm1", self.norm(device))?,
+            norm2: field("norm2", self.norm(device))?,
+            norm3: field("norm3", self.norm(device))?,
+            dropout1: field("dropout1", self.drop())?,
+            dropout2: field("dropout2", self.drop())?,
+            dropout3: field("dropout3", self.drop())?,
             activation: self.activation,
             norm_first: self.norm_first,
             place: Place::default(),
@@ -242,7 +242,8 @@ impl TransformerEncoder {
         device: Device,
     ) -> Result<TransformerEncoder> {
         ensure_room(count, size_of::<TransformerEncoderLayer>())?;
-        let layers = (0..count).map(|_| layer.build(device)).collect::<Result<_>>()?;
+        let layers =
+            (0..count).map(|i| field("layers", field(&i.to_string(), layer.build(device)))).collect::<Result<_>>()?;
         Ok(TransformerEncoder { layers, norm, place: Place::default() })
     }
 
@@ -276,7 +277,8 @@ impl TransformerDecoder {
         device: Device,
     ) -> Result<TransformerDecoder> {
         ensure_room(count, size_of::<TransformerDecoderLayer>())?;
-        let layers = (0..count).map(|_| layer.build(device)).collect::<Result<_>>()?;
+        let layers =
+            (0..count).map(|i| field("layers", field(&i.to_string(), layer.build(device)))).collect::<Result<_>>()?;
         Ok(TransformerDecoder { layers, norm, place: Place::default() })
     }
 
@@ -326,9 +328,12 @@ impl TransformerOptions {
             )*};
         }
         same!(dim_feedforward dropout activation layer_norm_eps batch_first norm_first bias dtype);
+        let norm = || field("norm", self.norm(device)).map(Some);
+        let encoder = || TransformerEncoder::new(&encoder, self.num_encoder_layers, norm()?, device);
+        let decoder = || TransformerDecoder::new(&decoder, self.num_decoder_layers, norm()?, device);
         let made = Transformer {
-            encoder: TransformerEncoder::new(&encoder, self.num_encoder_layers, Some(self.norm(device)?), device)?,
-            decoder: TransformerDecoder::new(&decoder, self.num_decoder_layers, Some(self.norm(device)?), device)?,
+            encoder: field("encoder", encoder())?,
+            decoder: field("decoder", decoder())?,
             batch_first: self.batch_first,
             place: Place::default(),
         };

@@ -16,14 +16,14 @@ pub struct Vae {
 impl Vae {
     pub fn new(on: Device) -> Result<Vae> {
         Ok(Vae {
-            encoder: Sequential::new().add(Linear::new(64, 32, on)?).add(nn::Silu),
+            encoder: Sequential::new().add(Linear::new(64, 32, on)?).add(nn::Silu::new()),
             mean: Linear::new(32, 4, on)?,
             log_var: Linear::new(32, 4, on)?,
             decoder: Sequential::new()
                 .add(Linear::new(4, 32, on)?)
                 .add(nn::Elu::default())
                 .add(Linear::new(32, 64, on)?)
-                .add(nn::Sigmoid),
+                .add(nn::Sigmoid::new()),
         })
     }
 }
@@ -53,18 +53,18 @@ impl Dcgan {
             generator: Sequential::new()
                 .add(up(10, 16, 1, 0)?)
                 .add(BatchNorm2d::new(16, on)?)
-                .add(nn::Relu)
+                .add(nn::Relu::new())
                 .add(up(16, 8, 2, 1)?)
                 .add(BatchNorm2d::new(8, on)?)
-                .add(nn::Relu)
+                .add(nn::Relu::new())
                 .add(up(8, 1, 2, 1)?)
-                .add(nn::Tanh),
+                .add(nn::Tanh::new()),
             discriminator: Sequential::new()
                 .add(down(1, 8)?)
-                .add(nn::LeakyRelu { negative_slope: 0.2 })
+                .add(nn::LeakyRelu::new().negative_slope(0.2))
                 .add(down(8, 16)?)
                 .add(BatchNorm2d::new(16, on)?)
-                .add(nn::LeakyRelu { negative_slope: 0.2 })
+                .add(nn::LeakyRelu::new().negative_slope(0.2))
                 .add(Conv2d::options(16, 1, 4).bias(false).build(on)?)
                 .add(nn::Flatten::default()),
         })

@@ -3,10 +3,12 @@
 //! `architectures DEVICE FOLDER` reads every `NAME.pt` and `NAME.safetensors` in the folder, with tensors `model.…` (a state
 //! dict) and `input.…`, and writes `NAME.out` beside it, a safetensors file with `first` (the output for these weights),
 //! `model.…` (the state dict after one step of SGD on the mean square of the output) and `second` (the output for that).
-//! tests/python/integration/test_architectures.py compares all three with the same models in Python.
+//! tests/python/integration/test_architectures.py compares all three with the same models in Python. `architectures modules`
+//! runs single layers, see modules.rs.
 #![deny(unsafe_code)]
 
 mod generative;
+mod modules;
 mod sequences;
 mod transformers;
 mod vision;
@@ -93,8 +95,9 @@ fn run_all(device: &str, folder: &Path) -> Result<()> {
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let result = match &args[..] {
+        [kind, device, folder] if kind == "modules" => modules::run_all(device, Path::new(folder)),
         [device, folder] => run_all(device, Path::new(folder)),
-        _ => Err(Error::value("architectures", "usage: architectures DEVICE FOLDER")),
+        _ => Err(Error::value("architectures", "usage: architectures [modules] DEVICE FOLDER")),
     };
     if let Err(error) = result {
         eprintln!("error: {error}");

@@ -107,7 +107,7 @@ impl GptBlock {
 impl Forward for GptBlock {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let x = (x + self.attn.forward(&self.ln_1.forward(x)?)?)?;
-        let gelu = nn::Gelu { approximate: nn::Approximate::Tanh };
+        let gelu = nn::Gelu::new().approximate(nn::Approximate::Tanh);
         let wide = gelu.forward(&self.mlp.c_fc.forward(&self.ln_2.forward(&x)?)?)?;
         &x + self.mlp.c_proj.forward(&wide)?
     }

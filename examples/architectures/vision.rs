@@ -120,9 +120,9 @@ fn conv_norm(row: Sequential, conv: nn::ConvOptions<2>, on: Device) -> Result<Se
 impl InvertedResidual {
     fn new(input: usize, output: usize, stride: i64, expand: usize, on: Device) -> Result<InvertedResidual> {
         let wide = input * expand;
-        let row = conv_norm(Sequential::new(), Conv2d::options(input, wide, 1), on)?.add(nn::Relu6);
+        let row = conv_norm(Sequential::new(), Conv2d::options(input, wide, 1), on)?.add(nn::Relu6::new());
         let depthwise = Conv2d::options(wide, wide, 3).stride(stride).padding(1).groups(wide);
-        let row = conv_norm(row, depthwise, on)?.add(nn::Relu6);
+        let row = conv_norm(row, depthwise, on)?.add(nn::Relu6::new());
         let conv = conv_norm(row, Conv2d::options(wide, output, 1), on)?;
         Ok(InvertedResidual { conv, shortcut: stride == 1 && input == output })
     }
@@ -151,7 +151,7 @@ impl MobileNet {
         let stem = conv_norm(Sequential::new(), Conv2d::options(3, 8, 3).stride(2).padding(1), on)?;
         Ok(MobileNet {
             features: stem
-                .add(nn::Hardswish)
+                .add(nn::Hardswish::new())
                 .add(InvertedResidual::new(8, 8, 1, 2, on)?)
                 .add(InvertedResidual::new(8, 12, 2, 3, on)?),
             classifier: Sequential::new().add(nn::Dropout::new(0.0)?).add(Linear::new(12, 10, on)?),
@@ -168,8 +168,8 @@ impl Forward for MobileNet {
 
 fn twice(input: usize, output: usize, on: Device) -> Result<Sequential> {
     let conv = |from: usize| Conv2d::options(from, output, 3).padding(1);
-    let row = conv_norm(Sequential::new(), conv(input), on)?.add(nn::Relu);
-    Ok(conv_norm(row, conv(output), on)?.add(nn::Relu))
+    let row = conv_norm(Sequential::new(), conv(input), on)?.add(nn::Relu::new());
+    Ok(conv_norm(row, conv(output), on)?.add(nn::Relu::new()))
 }
 
 /// A U-Net of two levels (Ronneberger et al., 2015).

@@ -10,7 +10,7 @@ use lucid::prelude::*;
 use std::path::Path;
 
 fn model(on: Device) -> Result<nn::Sequential> {
-    Ok(nn::Sequential::new().add(nn::Linear::new(2, 8, on)?).add(nn::Relu).add(nn::Linear::new(8, 1, on)?))
+    Ok(nn::Sequential::new().add(nn::Linear::new(2, 8, on)?).add(nn::Relu::new()).add(nn::Linear::new(8, 1, on)?))
 }
 
 /// Runs the model of a file; without one, of a file that it writes first.

@@ -16,15 +16,15 @@ impl LeNet {
         Ok(LeNet {
             features: nn::Sequential::new()
                 .add(nn::Conv2d::options(1, 6, 5).padding(2).build(on)?)
-                .add(nn::Relu)
+                .add(nn::Relu::new())
                 .add(nn::MaxPool2d::new(2))
                 .add(nn::Conv2d::new(6, 16, 5, on)?)
-                .add(nn::Relu)
+                .add(nn::Relu::new())
                 .add(nn::MaxPool2d::new(2))
                 .add(nn::Flatten::default()),
             classifier: nn::Sequential::new()
                 .add(nn::Linear::new(400, 84, on)?)
-                .add(nn::Relu)
+                .add(nn::Relu::new())
                 .add(nn::Dropout::new(0.1)?)
                 .add(nn::Linear::new(84, 10, on)?),
         })

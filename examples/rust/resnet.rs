@@ -44,7 +44,7 @@ fn network(on: Device) -> Result<nn::Sequential> {
     Ok(nn::Sequential::new()
         .add(nn::Conv2d::options(3, 12, 3).padding(1).bias(false).build(on)?)
         .add(nn::BatchNorm2d::new(12, on)?)
-        .add(nn::Relu)
+        .add(nn::Relu::new())
         .add(Block::new(12, 12, 1, on)?)
         .add(Block::new(12, 24, 2, on)?)
         .add(nn::AdaptiveAvgPool2d::new(1)?)

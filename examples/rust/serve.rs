@@ -21,7 +21,7 @@ fn trained(on: Device) -> Result<Served> {
     lucid::manual_seed(0);
     let mut model = nn::Sequential::new()
         .add(nn::Linear::new(2, 16, on)?)
-        .add(nn::Tanh)
+        .add(nn::Tanh::new())
         .add(nn::Linear::new(16, 1, on)?)
         .add(nn::Flatten::new(0, -1));
     let mut adam = optim::Adam::new(model.parameters(), 0.02);

@@ -19,7 +19,7 @@ impl Vae {
             log_var: nn::Linear::new(32, 2, on)?,
             decoder: nn::Sequential::new()
                 .add(nn::Linear::new(2, 32, on)?)
-                .add(nn::Relu)
+                .add(nn::Relu::new())
                 .add(nn::Linear::new(32, 64, on)?),
         })
     }

@@ -45,6 +45,7 @@ TABLE: dict[str, Tolerance] = {
     # ---- dtypes ------------------------------------------------------------------------------------------------------
     "rounding": Tolerance(1e-6, 1e-7, "one op, whose result is rounded once or twice"),
     "few ops": Tolerance(1e-5, 1e-6, "a few ops, each of which rounds"),
+    "between languages": Tolerance(1e-5, 1e-5, "the same layers from Python and from Rust, by the same kernels"),
     "near zero": Tolerance(2e-5, 2e-5, "sums of terms of both signs: a result near 0 has the error of its terms"),
     "program": Tolerance(2e-4, 2e-5, "a layer, its gradients or a training step, with sums in another order"),
     "deep program": Tolerance(
