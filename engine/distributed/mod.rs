@@ -30,7 +30,7 @@
 //! let sum = group.all_reduce(&x, Reduce::Sum, None, None)?.wait(None)?;
 //! assert_eq!(sum.to_vec::<f32>()?, [1.0, 2.0]);
 //! // With gradients.
-//! let x = x.requires_grad()?;
+//! let x = x.requires_grad_(true)?;
 //! lucid::distributed::all_reduce(&x, &group, Reduce::Sum)?.sum(None, false, None)?.backward()?;
 //! assert_eq!(x.grad().unwrap().to_vec::<f32>()?, [1.0, 1.0]);
 //! # Ok(())
