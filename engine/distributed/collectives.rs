@@ -93,6 +93,11 @@ fn reduced(op: &'static str, ring: &mlx::Group, x: &Tensor, how: mlx::Reduce) ->
             let bytes = communication::communicate_f64(op, &x.to_bytes()?, |a| ring.all_reduce(a, how))?;
             Tensor::from_bytes(&bytes, x.shape(), DType::F64, x.device())
         }
+        // MPI has no sum of Booleans, and ends the process that asks for one.
+        DType::Bool => {
+            let how = if matches!(how, mlx::Reduce::Sum) { mlx::Reduce::Max } else { how };
+            in_pieces(op, ring, &x.cast(DType::U8)?, how)?.cast(DType::Bool)
+        }
         _ => in_pieces(op, ring, x, how),
     }
 }

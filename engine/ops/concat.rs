@@ -133,7 +133,7 @@ pub(super) fn roll_body(x: &Tensor, shifts: &[isize], dims: Option<&[isize]>) ->
         }
         let cut = (n - shift.rem_euclid(n as isize) as usize) % n;
         let d = axis as isize;
-        // Two pieces of one tensor: their gradients lie side by side, without zeros.
+        // Two pieces of one tensor: their gradients are put side by side, without zeros.
         let mut pieces = super::split::split_body(&y, super::Sections::List(&[cut as isize, (n - cut) as isize]), d)?;
         pieces.reverse();
         y = cat(&pieces, d)?;

@@ -241,8 +241,12 @@ def is_torchelastic_launched() -> bool:
     return os.environ.get("TORCHELASTIC_RUN_ID") is not None
 
 
+#: What Open MPI's and MPICH's launchers call a process's rank and how many there are.
+_OF_MPI = {"RANK": ("OMPI_COMM_WORLD_RANK", "PMI_RANK"), "WORLD_SIZE": ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")}
+
+
 def _from_environment(name: str) -> str:
-    value = os.environ.get(name)
+    value = next((os.environ[n] for n in (name, *_OF_MPI.get(name, ())) if n in os.environ), None)
     if value is None:
         raise errors.ValueError(
             f"init_process_group: the environment variable {name} is not set; start the program with "
@@ -283,7 +287,8 @@ def init_process_group(
         backend (str, optional): `gloo` or `ring` (the default): MLX's ring over TCP, for both devices; `nccl`,
             `mpi`, `jaccl`: MLX's own.
         init_method (str, optional): `env://` (the default): MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE of the
-            environment; `tcp://host:port`; or `file:///path`, which processes find one another by.
+            environment (the last two also as `mpirun` calls them); `tcp://host:port`; or `file:///path`, by which
+            processes find one another.
         timeout (datetime.timedelta or float, optional): How long each operation may take.
         world_size (int, default: -1): How many processes there are; from the environment where it is -1.
         rank (int, default: -1): This process's number; likewise.

@@ -335,4 +335,5 @@ def main() -> None:
     print("done", flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

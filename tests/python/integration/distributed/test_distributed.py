@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -55,6 +56,20 @@ def output(process: subprocess.Popen[str]) -> str:
         return process.communicate(timeout=180)[0]
     finally:
         process.kill()
+
+
+@pytest.mark.skipif(not shutil.which("mpirun"), reason="Open MPI is not installed: tools/openmpi.sh")
+def test_collectives_over_mpi() -> None:
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    for name in ("RANK", "WORLD_SIZE", "TORCHELASTIC_USE_AGENT_STORE", "LUCID_DISTRIBUTED_TOKEN"):
+        env.pop(name, None)
+    env["PYTHONPATH"] = os.pathsep.join([str(HERE.parents[3]), *filter(None, [os.environ.get("PYTHONPATH")])])
+    command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2", sys.executable]
+    done = subprocess.run(
+        [*command, str(HERE / "check_mpi.py")], env=env, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert done.stdout.count("done over mpi") == 2, done.stdout
 
 
 @pytest.mark.parametrize("n", [2, 4])

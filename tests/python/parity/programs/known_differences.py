@@ -16,7 +16,7 @@ from .random_programs import ApartRun, WideRun
 TURNS = r"^t_$|transpose_\(|swapaxes_\(|squeeze_|as_strided_\("
 #: Names of steps that write what they are called on.
 WRITES = r"\w_\(|\w_$| =$"
-#: Views whose elements may be one another's memory, or lie outside of the view that they are taken from.
+#: Views whose elements may be one another's memory, or are outside of the view that they are taken from.
 BEYOND = r"as_strided|unfold\(-1, 2, 1\)"
 #: Ops with a gradient that is infinite, or none, where what they are taken of is zero or all alike.
 KINKS = r"norm|std|sqrt|var"
@@ -91,9 +91,9 @@ SAID: tuple[tuple[str, tuple[tuple[str, str], ...], str], ...] = (
     (
         "^(values|gradients|refused)",
         (("", BEYOND), ("", WRITES)),
-        "writes to memory that overlaps itself or that lies outside of a view",
+        "writes to memory that overlaps itself or is outside of a view",
     ),
-    ("^values", (("", BEYOND), ("data", "")), "writes to memory that overlaps itself or that lies outside of a view"),
+    ("^values", (("", BEYOND), ("data", "")), "writes to memory that overlaps itself or is outside of a view"),
     (
         "^gradients",
         (("hook", ""), ("", "logsumexp|cumprod|exp|sigmoid|tanh|softmax|norm")),
