@@ -52,7 +52,7 @@ SAID: tuple[tuple[str, tuple[tuple[str, str], ...], str], ...] = (
         "PyTorch loses the tape of a view that is turned under no_grad",
     ),
     (
-        "^values",
+        "^(values|gradients)",
         (("wide write", "masked_scatter_"),),
         "PyTorch writes some values before it says that there are too few",
     ),
@@ -96,7 +96,7 @@ SAID: tuple[tuple[str, tuple[tuple[str, str], ...], str], ...] = (
     ("^values", (("", BEYOND), ("data", "")), "writes to memory that overlaps itself or is outside of a view"),
     (
         "^gradients",
-        (("hook", ""), ("", "logsumexp|cumprod|exp|sigmoid|tanh|softmax|norm")),
+        (("hook", ""), ("", "logsumexp|cumprod|exp|sigmoid|tanh|softmax|norm|std|var")),
         "hooks on what a step saved",
     ),
     ("leaf variable has been moved", (("requires_grad_", ""),), "PyTorch refuses a leaf that was written before"),
