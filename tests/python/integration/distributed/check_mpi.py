@@ -23,7 +23,7 @@ def check(device: str, rank: int, n: int) -> None:
         dist.broadcast(x, 1)
         same(x, rows[1], (device, dtype, "broadcast"))
         outs = [lucid.zeros_like(own) for _ in range(n)]
-        dist.all_gather(outs, own * 1)
+        dist.all_gather(outs, own.clone())
         for r in range(n):
             same(outs[r], rows[r], (device, dtype, "all_gather", r))
     sent = lucid.arange(7.0, device=device)
