@@ -10,6 +10,12 @@ from typing import Any
 from lucid import _C
 
 
+def _index(i: int, n: Any) -> int:
+    if not hasattr(n, "__index__"):
+        raise TypeError(f"lucid.Size() takes an iterable of 'int' (item {i} is '{type(n).__name__}')")
+    return operator.index(n)
+
+
 @_C._left_alone
 class Size(tuple[int, ...]):
     """The sizes of a tensor: a tuple of ints, whose slices and sums are sizes too.
@@ -29,13 +35,10 @@ class Size(tuple[int, ...]):
 
     def __new__(cls, sizes: Iterable[Any] = ()) -> Size:
         """Of integers, or of what stands for one: a tensor of one element, NumPy's integers. TypeError for others."""
-        made = tuple.__new__(cls, sizes)
-        if all(type(n) is int for n in made):
-            return made
-        for i, n in enumerate(made):
-            if not hasattr(n, "__index__"):
-                raise TypeError(f"lucid.Size() takes an iterable of 'int' (item {i} is '{type(n).__name__}')")
-        return tuple.__new__(cls, (operator.index(n) for n in made))
+        if isinstance(sizes, (tuple, list)) and all(type(n) is int for n in sizes):
+            return tuple.__new__(cls, sizes)
+        # One at a time: of an iterable without end, or a tensor of a million rows, the first that is no size ends it.
+        return tuple.__new__(cls, (_index(i, n) for i, n in enumerate(sizes)))
 
     def numel(self) -> int:
         """The number of elements of a tensor of these sizes."""

@@ -83,3 +83,14 @@ def test_rows_of_a_nested_tensor_are_narrowed_at_once() -> None:
     for start, length in ((3, 2), (-1, 2), (5, 0), (0, -1)):
         with pytest.raises(RuntimeError, match="narrow"):
             lucid.nested.narrow(lucid.ones(2, 4), 1, start, length)
+
+
+def test_what_is_no_size_and_no_mapping_is_not_taken_apart() -> None:
+    # A million tensors were made before the first was looked at, and memory ended.
+    many = lucid.tensor([1]).expand(2**40, 2)
+    with pytest.raises((TypeError, RuntimeError)):
+        lucid.Size(many)
+    with pytest.raises(TypeError, match="mapping"):
+        lucid.OpSchema(many)
+    assert lucid.Size(lucid.tensor([2, 3])) == (2, 3) and lucid.Size(iter([4])) == (4,)
+    assert lucid.OpSchema({"name": "add"}).name == "add"
