@@ -29,7 +29,24 @@ class _Native:
         self._opname, self._qualified_op_name = name, f"aten::{name}"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._function(*args, **kwargs)
+        try:
+            return self._function(*args, **kwargs)
+        except TypeError:
+            # Graphs hold calls as they were made, which may have been the method's or the layer's.
+            for form in self._forms():
+                try:
+                    return form(*args, **kwargs)
+                except TypeError:
+                    continue
+            raise
+
+    def _forms(self) -> list[Any]:
+        """The other functions of this name: the tensor's method and that of `nn.functional`."""
+        from lucid import Tensor
+        from lucid.nn import functional
+
+        found = (getattr(place, self._opname, None) for place in (Tensor, functional))
+        return [form for form in found if callable(form)]
 
     def __getattr__(self, overload: str) -> Any:
         if overload.startswith("__"):

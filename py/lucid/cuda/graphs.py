@@ -68,12 +68,25 @@ def graph_pool_handle() -> Any:
     raise errors.NotImplementedError(f"graph_pool_handle: {_INSTEAD}")
 
 
-def make_graphed_callables(*args: Any, **kwargs: Any) -> Any:
+def make_graphed_callables(
+    callables: Any,
+    sample_args: Any,
+    num_warmup_iters: int = 3,
+    allow_unused_input: bool = False,
+    pool: Any = None,
+    enable_annotations: bool = False,
+    capture_error_mode: str = "global",
+) -> Any:
     """Not there, as `CUDAGraph`.
 
     Args:
-        *args (object): never used.
-        **kwargs (object): never used.
+        callables (object): never used, nor are the others.
+        sample_args (object): never used.
+        num_warmup_iters (int): never used.
+        allow_unused_input (bool): never used.
+        pool (object): never used.
+        enable_annotations (bool): never used.
+        capture_error_mode (str): never used.
 
     Raises:
         NotImplementedError: always.

@@ -34,6 +34,8 @@ def _scales(mode: str) -> list[float]:
 def float4(words: Tensor, scales: Tensor, mode: str) -> Tensor:
     """The matrices (…, K) in bfloat16 of packed words (…, K / 8), lowest bits first, and of bytes that are scales
     (…, K / group). Raises ValueError where they do not fit together."""
+    if mode not in FLOAT_MODES:
+        raise errors.ValueError(f"float4: mode must be one of {', '.join(FLOAT_MODES)}, not {mode!r}")
     group = FLOAT_MODES[mode]
     fits = words.ndim >= 2 and words.shape[:-1] == scales.shape[:-1] and words.dtype == lucid.int32
     if not fits or scales.dtype != lucid.uint8 or words.shape[-1] * 8 != scales.shape[-1] * group:
