@@ -88,6 +88,9 @@ def make_graphed_callables(
         enable_annotations (bool): never used.
         capture_error_mode (str): never used.
 
+    Returns:
+        object: nothing, as it always raises.
+
     Raises:
         NotImplementedError: always.
 
