@@ -110,10 +110,10 @@ impl RotaryEmbedding {
                 Some(pairs) => (pairs.select(-1, 0)?, pairs.select(-1, 1)?),
                 None => (x.narrow(-1, 0, n)?, x.narrow(-1, n, n)?),
             };
-            let turned = [((&a * &cos)? - &(&b * &sin)?)?, ((&a * &sin)? + &(&b * &cos)?)?];
+            let rotated = [((&a * &cos)? - &(&b * &sin)?)?, ((&a * &sin)? + &(&b * &cos)?)?];
             match pairs {
-                Some(_) => index::stack(&turned, -1)?.flatten(-2, -1),
-                None => index::cat(&turned, -1),
+                Some(_) => index::stack(&rotated, -1)?.flatten(-2, -1),
+                None => index::cat(&rotated, -1),
             }
         })
     }

@@ -49,7 +49,7 @@ SAID: tuple[tuple[str, tuple[tuple[str, str], ...], str], ...] = (
     (
         "^(values|gradients|refused)",
         (("no_grad", TURNS),),
-        "PyTorch loses the tape of a view that is turned under no_grad",
+        "PyTorch loses the tape of a view that is transposed under no_grad",
     ),
     (
         "^(values|gradients)",
