@@ -4,6 +4,7 @@
 
 use super::macros::define_ops;
 use crate::autograd::{self, Ctx};
+use crate::batching::everywhere;
 use crate::dispatch::{self, Meta, Prim};
 use crate::graph::OnePass;
 use crate::ops::OpRow;
@@ -209,7 +210,7 @@ fn overflowed(x: &Tensor, y: &Tensor) -> bool {
     if crate::graph::recording() {
         return x.device() == Device::Cpu && x.dtype() == DType::F32;
     }
-    let finite = || y.detach()?.isfinite()?.all(None, false)?.item_bool();
+    let finite = || everywhere(&y.detach()?.isfinite()?.all(None, false)?);
     x.device() == Device::Cpu && x.dtype() == DType::F32 && matches!(finite(), Ok(false))
 }
 
@@ -252,8 +253,8 @@ fn deviation(x: &Tensor, dim: Option<&[isize]>, correction: crate::Scalar, keepd
     }
     let y = x.var(dim, correction, keepdim)?;
     // Squares that have become 0 are as bad as those that have become infinite.
-    let vanished = || y.detach()?.eq(0)?.any(None, false)?.item_bool();
-    match x.dtype() == DType::F32 && (overflowed(x, &y) || matches!(vanished(), Ok(true))) {
+    let positive = || everywhere(&y.detach()?.ne(0)?.all(None, false)?);
+    match x.dtype() == DType::F32 && (overflowed(x, &y) || matches!(positive(), Ok(false))) {
         true => root(&x.cast(DType::F64)?.var(dim, correction, keepdim)?)?.cast(x.dtype()),
         false => root(&y),
     }

@@ -94,3 +94,13 @@ def test_what_is_no_size_and_no_mapping_is_not_taken_apart() -> None:
         lucid.OpSchema(many)
     assert lucid.Size(lucid.tensor([2, 3])) == (2, 3) and lucid.Size(iter([4])) == (4,)
     assert lucid.OpSchema({"name": "add"}).name == "add"
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("row", [[-1.0, 0.0, 3e38, -0.0], [0.0, 1e-30, 0.0, 2e-30]])
+def test_a_deviation_whose_squares_leave_float32_is_the_same_under_vmap(row: list[float], device: str) -> None:
+    # Nothing under vmap was asked whether its squares had overflowed, or vanished.
+    x = lucid.tensor([row, [0.0, 1.0, 2.0, 3.0]], device=device)
+    batched = lucid.func.vmap(lambda r: r.std(-1))(x)
+    assert batched.isfinite().all() and batched.min() > 0
+    lucid.testing.assert_close(batched, lucid.stack([r.std(-1) for r in x]), rtol=1e-6, atol=0.0)
