@@ -303,7 +303,7 @@ fn execute<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], out: &Meta, donated: boo
     refuse_dtype::<B>(name, out.dtype)?;
     B::countable(name, out)?;
     let samples = matches!(prim, Prim::Random(op) if op.is_sample());
-    let over = || B::DEVICE == Device::Cpu && (donated || output_donation::taken(name, inputs, out));
+    let over = || B::DEVICE == Device::Cpu && (donated || output_donation::accepts(name, inputs, out));
     let array = match (prim, x.as_slice()) {
         (Prim::Create(op), []) => B::create(op, out),
         (Prim::Random(op), []) => B::random(op, out),

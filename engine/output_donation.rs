@@ -1,68 +1,42 @@
-//! In-place ops whose result is written over its operand by the kernel itself, where nobody needs the operand any more.
+//! In-place ops whose result is written over their operand by the kernel itself, where nobody needs the operand any more.
 //!
-//! An in-place op computes its row and then writes the result over the tensor, which costs memory traffic twice. While it
-//! computes, its tensor is noted here; the primitive that is the row itself, and reads it first, may write over it.
-//! Depends on the tape and on tensors. Invariant: what is given out by [`taken`] is neither followed by the tape, nor shown
-//! by another operand's layout, and is what the result looks like.
+//! An in-place op computes its row and then writes the result over the tensor, which costs memory traffic twice. So it gives
+//! its row, where it may, a handle on the tensor that says so: the primitive that is the row itself, and reads that handle
+//! first, writes over it. What a row makes of the handle on the way (a cast, a view) is another tensor, which says nothing.
+//! Depends on the tape and on tensors. Invariant: such a handle is neither followed by the tape nor kept by a row.
 
+use crate::autograd::{self, Standing};
 use crate::dispatch::Meta;
 use crate::ops::Schema;
-use crate::{autograd, Device, Result, Tensor};
-use std::cell::{Cell, RefCell};
+use crate::{Device, Tensor};
 
-thread_local! {
-    /// The tensor to be written over, and the row that computes what.
-    static NOTED: RefCell<Option<(Tensor, &'static str)>> = const { RefCell::new(None) };
-    /// Is there one? Every op asks, and most have none.
-    static IS_NOTED: Cell<bool> = const { Cell::new(false) };
-}
+/// Elements from which on a second pass over memory costs more than a handle.
+const WORTH: usize = 256;
 
-/// Forgets the note when a row is done, also where it failed.
-struct Noted;
-
-impl Drop for Noted {
-    fn drop(&mut self) {
-        IS_NOTED.set(false);
-        NOTED.take();
-    }
-}
-
-/// Computes the row of an in-place op of `t`, whose result may be in `t` itself.
-pub(crate) fn computed(t: &Tensor, schema: &'static Schema, row: impl FnOnce() -> Result<Tensor>) -> Result<Tensor> {
-    if crate::graph::recording()
-        || !schema.primitive
-        || t.device() != Device::Cpu
-        || !t.layout().is_contiguous()
-        || autograd::is_followed(t)
-    {
-        return row();
-    }
-    // What the write would refuse is refused by it.
-    if t.layout().repeats() || autograd::check_in_place(schema.name, t, t).is_err() {
-        return row();
-    }
-    NOTED.replace(Some((t.clone(), schema.name)));
-    IS_NOTED.set(true);
-    let _noted = Noted;
-    row()
-}
-
-/// May the primitive of this name write its result over its first operand? Asked once.
+/// A handle on `t` whose elements the row may be written over, if an in-place op of `t` that reads `read` allows that.
 #[inline]
-pub(crate) fn taken(name: &'static str, inputs: &[&Tensor], out: &Meta) -> bool {
-    IS_NOTED.get() && take(name, inputs, out)
+pub(crate) fn offered(t: &Tensor, read: &Tensor, schema: &'static Schema) -> Option<Tensor> {
+    let fits = schema.primitive && t.device() == Device::Cpu && t.numel() >= WORTH && read.is_same(t);
+    match fits && t.layout().is_contiguous() && !crate::graph::recording() && !autograd::is_followed(t) {
+        // What the write would refuse is refused by it.
+        true if !t.layout().repeats() && autograd::check_in_place(schema.name, t, t).is_ok() => {
+            let mut auto = t.0.auto.cut_off();
+            auto.standing = Standing::Overwritable(schema.name);
+            Some(Tensor::with_auto(t.storage().clone(), auto))
+        }
+        _ => None,
+    }
 }
 
-#[cold]
-fn take(name: &'static str, inputs: &[&Tensor], out: &Meta) -> bool {
-    let fits = |noted: &(Tensor, &'static str)| {
-        let (t, row) = noted;
-        *row == name
-            && inputs.first().is_some_and(|x| x.is_same(t))
-            && t.shape() == &out.shape[..]
-            && t.dtype() == out.dtype
-            && !inputs.iter().any(|x| autograd::is_followed(x))
-            && !inputs[1..].iter().any(|x| x.shares_storage(t))
-    };
-    NOTED.with_borrow_mut(|noted| noted.take_if(|noted| fits(noted)).is_some())
+/// May the primitive of this name write its result over its first operand?
+#[inline]
+pub(crate) fn accepts(name: &'static str, inputs: &[&Tensor], out: &Meta) -> bool {
+    match inputs {
+        [x, others @ ..] if matches!(x.0.auto.standing, Standing::Overwritable(row) if row == name) => {
+            x.shape() == &out.shape[..]
+                && x.dtype() == out.dtype
+                && !others.iter().any(|other| autograd::is_followed(other) || other.shares_storage(x))
+        }
+        _ => false,
+    }
 }

@@ -3,7 +3,7 @@
 //! Ops are methods made from the table in `ops`. What is written here is what has no row: making tensors from data and
 //! reading them back, and the bookkeeping of gradients; in-place writes are in `in_place`. Handles are cheap to clone and may cross threads.
 
-use crate::autograd::{self, Auto, Edge, Origin};
+use crate::autograd::{self, Auto, Edge, Origin, Standing};
 use crate::dispatch::{self, Meta, Storage};
 use crate::dtype::Element;
 use crate::ops::Operand;
@@ -82,14 +82,17 @@ impl Tensor {
     pub(crate) fn constant(value: Scalar, dtype: DType, device: Device) -> Result<Tensor> {
         let mut t = Tensor::full_of(&[], value, dtype, device)?;
         if let Some(inner) = Arc::get_mut(&mut t.0) {
-            inner.auto.number = Some(value);
+            inner.auto.standing = Standing::Number(value);
         }
         Ok(t)
     }
 
     /// The number that [`Tensor::constant`] made it of: known without waiting for the device.
     pub(crate) fn number(&self) -> Option<Scalar> {
-        self.0.auto.number
+        match self.0.auto.standing {
+            Standing::Number(value) => Some(value),
+            Standing::Plain | Standing::Overwritable(_) => None,
+        }
     }
 
     /// Sizes, one per dimension.

@@ -21,8 +21,7 @@ pub(crate) struct Auto {
     requires_grad: AtomicBool,
     /// Made in inference mode.
     pub(crate) inference: bool,
-    /// The number that an op was given, which the tensor stands for; hooks on what the tape saves do not see it.
-    pub(crate) number: Option<Scalar>,
+    pub(crate) standing: Standing,
     /// The call of a function transform that it was made in, 0 for none.
     pub(crate) made_in: AtomicU64,
     /// Did the user get to have it?
@@ -31,6 +30,15 @@ pub(crate) struct Auto {
     pub(crate) writes: AtomicU32,
     pub(crate) view: Option<Box<ViewInfo>>,
     state: Mutex<State>,
+}
+
+/// What an op may do with a tensor that it is given, or knows of it, besides.
+pub(crate) enum Standing {
+    Plain,
+    /// The number that an op was given, which the tensor stands for; hooks on what the tape saves do not see it.
+    Number(Scalar),
+    /// The row of this name may be written over its elements, which nobody needs afterwards.
+    Overwritable(&'static str),
 }
 
 /// What a view is a view of, for recording writes through it.
@@ -119,7 +127,7 @@ impl Default for Auto {
         Auto {
             requires_grad: AtomicBool::new(false),
             inference: modes::inference_mode_enabled(),
-            number: None,
+            standing: Standing::Plain,
             made_in: AtomicU64::new(transforms::current()),
             handed_out: AtomicBool::new(false),
             writes: AtomicU32::new(0),

@@ -29,7 +29,7 @@ mod transforms;
 pub(crate) mod unbroadcast;
 
 pub use crate::compat::saved_attributes::SavedArg;
-pub(crate) use autograd_meta::{Auto, Origin};
+pub(crate) use autograd_meta::{Auto, Origin, Standing};
 pub use custom::{custom, rewritten, Backward, CustomNode, Record};
 pub(crate) use custom::{flat, leading_nowhere, refuse_recorded, refusing};
 pub use dual_level::{

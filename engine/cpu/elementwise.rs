@@ -433,13 +433,6 @@ macro_rules! calls {
             ..Loops2::default()
         }
     };
-    ($f:ident with floats) => {
-        Loops2 {
-            f32: Some(&|a, b, out| call2(f32::$f, a, b, out)),
-            f64: Some(&|a, b, out| call2(f64::$f, a, b, out)),
-            ..calls!($f)
-        }
-    };
 }
 
 /// The kernels of the `binary` family; the result may be written over `a`, row-major and of its shape and dtype.
@@ -470,15 +463,18 @@ pub fn binary(op: &BinaryOp, a: &CpuArray, b: &CpuArray, out: &Meta, over: bool)
         }
         B::FloorDivide => {
             let f32: &F<f32, f32> = &|a, b, out| quotients(Quotient::Floor, f32::floor_divide, a, b, out);
-            run(&Loops2 { f32: Some(f32), ..calls!(floor_divide with floats) }, COSTLY)
+            let f64: &F<f64, f64> = &|a, b, out| quotients(Quotient::Floor, f64::floor_divide, a, b, out);
+            run(&Loops2 { f32: Some(f32), f64: Some(f64), ..calls!(floor_divide) }, COSTLY)
         }
         B::Remainder => {
             let f32: &F<f32, f32> = &|a, b, out| quotients(Quotient::Remainder, f32::remainder, a, b, out);
-            run(&Loops2 { f32: Some(f32), ..calls!(remainder with floats) }, COSTLY)
+            let f64: &F<f64, f64> = &|a, b, out| quotients(Quotient::Remainder, f64::remainder, a, b, out);
+            run(&Loops2 { f32: Some(f32), f64: Some(f64), ..calls!(remainder) }, COSTLY)
         }
         B::Fmod => {
             let f32: &F<f32, f32> = &|a, b, out| quotients(Quotient::Fmod, f32::fmod, a, b, out);
-            run(&Loops2 { f32: Some(f32), ..calls!(fmod with floats) }, COSTLY)
+            let f64: &F<f64, f64> = &|a, b, out| quotients(Quotient::Fmod, f64::fmod, a, b, out);
+            run(&Loops2 { f32: Some(f32), f64: Some(f64), ..calls!(fmod) }, COSTLY)
         }
         B::Pow => {
             let (f32, f64): (&F<f32, f32>, &F<f64, f64>) = (&powers::<f32>, &powers::<f64>);

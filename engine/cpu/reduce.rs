@@ -12,6 +12,7 @@ use crate::dtype::Element;
 use crate::fallible::scratch;
 use crate::shape::Layout;
 use crate::{DType, Error, Result};
+use half::{bf16, f16};
 use lucid_ir::backend::Array;
 use lucid_ir::ops::reduce::{ReduceOp, Reduction};
 use lucid_ir::Meta;
@@ -19,6 +20,9 @@ use num_complex::{Complex32, Complex64};
 use std::marker::PhantomData;
 
 mod squares;
+mod widened;
+
+use widened::Widened;
 
 /// Elements reduced as one piece.
 const PIECE: usize = threads::GRAIN;
@@ -441,31 +445,47 @@ fn wide(op: &ReduceOp, dtype: DType) -> DType {
 
 /// The kernels of the `reduce` family.
 pub fn reduce(op: &ReduceOp, how: &Reduction, x: &CpuArray, out: &Meta) -> Result<CpuArray> {
-    let dtype = wide(op, x.dtype());
-    if dtype != x.dtype() {
-        let y = reduce(op, how, &cast(x, dtype)?, &Meta { shape: out.shape.clone(), dtype })?;
-        return if y.dtype() == out.dtype { Ok(y) } else { cast(&y, out.dtype) };
+    let y = computed(op, how, x, out)?;
+    if y.dtype() == out.dtype {
+        Ok(y)
+    } else {
+        cast(&y, out.dtype)
     }
+}
+
+/// The result, in the elements' own dtype or a wider one.
+fn computed(op: &ReduceOp, how: &Reduction, x: &CpuArray, out: &Meta) -> Result<CpuArray> {
+    let dtype = x.dtype();
+    let widened = || {
+        let dtype = wide(op, dtype);
+        if dtype == x.dtype() {
+            return Err(Error::dtype(op.name(), format!("has no CPU kernel for {dtype}"), &[dtype]));
+        }
+        computed(op, how, &cast(x, dtype)?, &Meta { shape: out.shape.clone(), dtype })
+    };
     macro_rules! by {
-        ($K:ident: $($D:ident $t:ty),*) => {
+        ($K:ident: $($D:ident $t:ty),*; $($N:ident $n:ty),*) => {
             match dtype {
                 $(DType::$D => fold(op, <$K<$t>>::default(), how, x, out),)*
+                $(DType::$N => fold::<$n, _>(op, Widened::<$K<<$n as widened::Narrow>::Up>>::default(), how, x, out),)*
                 #[allow(unreachable_patterns)]
                 DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::F16 | DType::BF16
                 | DType::F32 | DType::F64 | DType::C64 | DType::C128 | DType::U16 | DType::U32 | DType::U64 | DType::F8E4M3FN | DType::F8E5M2 => {
-                    Err(Error::dtype(op.name(), format!("has no CPU kernel for {dtype}"), &[dtype]))
+                    widened()
                 }
             }
         };
     }
     match op {
-        ReduceOp::Sum => by!(Total: I64 i64, F32 f32, F64 f64, C64 Complex32, C128 Complex64),
-        ReduceOp::SumOfSquares => by!(Squares: F32 f32, F64 f64),
-        ReduceOp::Prod => by!(Product: I64 i64, F32 f32, F64 f64, C64 Complex32, C128 Complex64),
-        ReduceOp::Max => by!(Largest: I64 i64, F32 f32, F64 f64),
-        ReduceOp::Min => by!(Smallest: I64 i64, F32 f32, F64 f64),
-        ReduceOp::ArgMax => by!(ArgLargest: I64 i64, F32 f32, F64 f64),
-        ReduceOp::ArgMin => by!(ArgSmallest: I64 i64, F32 f32, F64 f64),
+        ReduceOp::Sum => by!(Total: I64 i64, F32 f32, F64 f64, C64 Complex32, C128 Complex64;
+            F16 f16, BF16 bf16, Bool bool, U8 u8, I8 i8, I16 i16, I32 i32),
+        ReduceOp::SumOfSquares => by!(Squares: F32 f32, F64 f64; F16 f16, BF16 bf16),
+        ReduceOp::Prod => by!(Product: I64 i64, F32 f32, F64 f64, C64 Complex32, C128 Complex64; F16 f16, BF16 bf16),
+        ReduceOp::Max => by!(Largest: U8 u8, I8 i8, I16 i16, I32 i32, I64 i64, F32 f32, F64 f64; F16 f16, BF16 bf16),
+        ReduceOp::Min => by!(Smallest: U8 u8, I8 i8, I16 i16, I32 i32, I64 i64, F32 f32, F64 f64; F16 f16, BF16 bf16),
+        ReduceOp::ArgMax => by!(ArgLargest: I32 i32, I64 i64, F32 f32, F64 f64; F16 f16, BF16 bf16),
+        ReduceOp::ArgMin => by!(ArgSmallest: I32 i32, I64 i64, F32 f32, F64 f64; F16 f16, BF16 bf16),
+        ReduceOp::Any | ReduceOp::All if dtype != DType::Bool => widened(),
         ReduceOp::Any => fold(op, Decided(true), how, x, out),
         ReduceOp::All => fold(op, Decided(false), how, x, out),
     }
@@ -476,7 +496,6 @@ mod tests {
     use super::*;
     use crate::shape::reduced_shape;
     use crate::tests::{array, layouts, show};
-    use half::f16;
     use smallvec::smallvec;
 
     fn run<O: Element>(op: ReduceOp, x: &CpuArray, axes: &[usize]) -> Vec<O> {

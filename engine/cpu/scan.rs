@@ -5,7 +5,7 @@
 
 use super::cast::cast;
 use super::elementwise::log_add_exp;
-use super::simd::{accumulate, threads, Extreme, Map2, Sum};
+use super::simd::{accumulate, run, threads, Extreme, Map2, Sum, Task};
 use super::CpuArray;
 use crate::dtype::{narrow, wide as widened, Element};
 use crate::fallible::{scratch, scratch_from};
@@ -114,6 +114,43 @@ where
     })
 }
 
+/// Where the extremum so far is, along a row.
+struct ArgRow<'a, T, const MAX: bool> {
+    x: &'a [T],
+    out: &'a mut [i64],
+}
+
+impl<T: Extreme, const MAX: bool> Task for ArgRow<'_, T, MAX> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const F: bool>(self) {
+        // New ones become rare, and of so many elements together vectors tell that there is none.
+        const TOGETHER: usize = 16;
+        let ArgRow { x, out } = self;
+        let (mut best, mut at, mut first) = (x[0], 0i64, 0i64);
+        for (x, out) in x.chunks(TOGETHER).zip(out.chunks_mut(TOGETHER)) {
+            let mut any = false;
+            for &x in x {
+                any |= !T::beats::<MAX>(best, x);
+            }
+            if any {
+                for ((i, o), &x) in (first..).zip(&mut *out).zip(x) {
+                    // The later one at a tie, and the last NaN.
+                    if !T::beats::<MAX>(best, x) {
+                        (best, at) = (x, i);
+                    }
+                    *o = at;
+                }
+            } else {
+                for o in &mut *out {
+                    *o = at;
+                }
+            }
+            first += TOGETHER as i64;
+        }
+    }
+}
+
 fn arg<T: Element + Extreme, const MAX: bool>(x: &CpuArray, axis: usize) -> Result<CpuArray> {
     let x = x.contiguous()?;
     let guard = x.read::<T>();
@@ -125,6 +162,10 @@ fn arg<T: Element + Extreme, const MAX: bool>(x: &CpuArray, axis: usize) -> Resu
         }
         threads::for_chunks(out, n * inner, threads::GRAIN, |first, out| {
             for (out, x) in out.chunks_mut(n * inner).zip(data[first..].chunks(n * inner)) {
+                if inner == 1 {
+                    run(ArgRow::<T, MAX> { x, out });
+                    continue;
+                }
                 let mut best: Vec<(T, i64)> = scratch_from(x[..inner].iter().map(|&x| (x, 0)));
                 for (i, (o, x)) in out.chunks_mut(inner).zip(x.chunks(inner)).enumerate() {
                     for ((o, &x), best) in o.iter_mut().zip(x).zip(&mut best) {

@@ -358,6 +358,37 @@ impl<T: Ordered> Task for Candidates<'_, T> {
     }
 }
 
+/// Bits that tell the places of `n` elements apart.
+fn place_bits(n: usize) -> u32 {
+    usize::BITS - n.saturating_sub(1).leading_zeros()
+}
+
+/// Puts the `wanted` of a row in order as numbers of one word, places in their last bits, which takes half as long as pairs
+/// do. Keys that are too far apart lose their last bits: what is equal then, few elements where numbers are spread, is
+/// compared once more. False where that cannot be done, since only some are wanted, or does not pay.
+fn packed<T: Ordered>(row: &[T], mask: u64, wanted: Range<usize>, found: &mut Vec<u64>) -> bool {
+    let key = |x: &T| x.key() ^ mask;
+    let (low, high) = row.iter().map(key).fold((u64::MAX, 0), |(low, high), k| (low.min(k), high.max(k)));
+    let bits = place_bits(row.len());
+    let lost = bits.saturating_sub(high.saturating_sub(low).leading_zeros());
+    let all = wanted.start == 0 && wanted.end >= row.len();
+    if bits > 32 || lost > 0 && !all {
+        return false;
+    }
+    found.clear();
+    scratch_reserve(found, row.len());
+    found.extend((0u64..).zip(row).map(|(i, x)| (key(x) - low) >> lost << bits | i));
+    in_order(found, wanted);
+    if lost > 0 {
+        let places = (1u64 << bits) - 1;
+        let place = |x: u64| (x & places) as usize;
+        for equal in found.chunk_by_mut(|a, b| a >> bits == b >> bits).filter(|equal| equal.len() > 1) {
+            equal.sort_unstable_by_key(|&x| (key(&row[place(x)]), x));
+        }
+    }
+    true
+}
+
 /// Along the last dimension of a row-major array: the indices that are `wanted` of each row's order.
 fn argsort<T: Ordered>(x: &CpuArray, descending: bool, wanted: Range<usize>) -> Result<CpuArray> {
     let n = x.shape().last().copied().unwrap_or(1).max(1);
@@ -384,6 +415,11 @@ fn argsort<T: Ordered>(x: &CpuArray, descending: bool, wanted: Range<usize>) -> 
                     out.iter_mut().zip(&narrow[start..]).for_each(|(o, &x)| *o = (x & u64::from(u32::MAX)) as i64);
                 } else {
                     let mask = if descending { u64::MAX } else { 0 };
+                    if packed(row, mask, start..k, &mut narrow) {
+                        let places = (1u64 << place_bits(n)) - 1;
+                        out.iter_mut().zip(&narrow[start..]).for_each(|(o, &x)| *o = (x & places) as i64);
+                        continue;
+                    }
                     wide.clear();
                     scratch_reserve(&mut wide, row.len());
                     wide.extend((0i64..).zip(row).map(|(i, x)| (x.key() ^ mask, i)));
@@ -426,6 +462,30 @@ mod tests {
             let mut alone = keys;
             sort_keys(&mut alone);
             assert!(alone.is_sorted());
+        }
+    }
+
+    #[test]
+    fn words_with_places_in_their_last_bits_are_in_order() {
+        let mut seed = 3u64;
+        let mut next = || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            seed as i64
+        };
+        let spread: Vec<i64> = (0..5000).map(|_| next()).collect();
+        let near: Vec<i64> = (0..300).map(|i| if i == 7 { i64::MIN } else { i64::MAX - (next() & 63) }).collect();
+        let small: Vec<i64> = (0..300).map(|_| next() & 31).collect();
+        for x in [spread, near, small, vec![5], vec![i64::MAX, i64::MIN]] {
+            let given = array(&[x.len()], &x);
+            let mut expected: Vec<i64> = (0..x.len() as i64).collect();
+            expected.sort_by_key(|&i| x[i as usize]);
+            assert_eq!(order(&given, 0, false), expected);
+            let first = SortOp::ArgFirst { axis: 0, descending: false, start: 0, k: x.len().div_ceil(3) };
+            let some = show::<i64>(&sort(&first, &[&given], &Meta::new(&[x.len().div_ceil(3)], DType::I64)).unwrap());
+            assert_eq!(some, expected[..x.len().div_ceil(3)]);
+            expected = (0..x.len() as i64).collect();
+            expected.sort_by_key(|&i| std::cmp::Reverse(x[i as usize]));
+            assert_eq!(order(&given, 0, true), expected);
         }
     }
 

@@ -227,7 +227,9 @@ fn write_compared(
     if let Operand::Tensor(other) = other {
         x.refuse_shared(op, other, false)?;
     }
-    let value = crate::output_donation::computed(x, schema, || row(x, other))?;
+    let over = crate::output_donation::offered(x, x, schema);
+    let value = row(over.as_ref().unwrap_or(x), other)?;
+    drop(over);
     let _name = autograd::OpScope::of(schema.name, 0);
     match other {
         Operand::Tensor(other)

@@ -45,7 +45,7 @@ pub(super) fn bincount_body(x: &Tensor, weights: Option<&Tensor>, minlength: i64
     if x.numel() == 0 {
         return Ok(zeros);
     }
-    let counts = zeros.index_add(0, &x, &weights, Scalar::ONE)?;
+    let counts = zeros.scatter_add(0, &x, &weights)?;
     if let Some(weights) = given {
         crate::autograd::refusing(OP, &counts, "NotImplemented", &[weights], || underivable(OP))?;
     }
@@ -107,7 +107,7 @@ pub(super) fn histc_body(x: &Tensor, bins: i64, min: Scalar, max: Scalar) -> Res
     if x.numel() == 0 {
         return zeros.cast(x.dtype());
     }
-    zeros.index_add(0, &place, &inside.cast(DType::I64)?, Scalar::ONE)?.cast(x.dtype())
+    zeros.scatter_add(0, &place, &inside.cast(DType::I64)?)?.cast(x.dtype())
 }
 
 pub(super) fn histogram_body(

@@ -38,10 +38,18 @@ fn sum_body(op: ReduceOp, x: &Tensor, dim: Option<&[isize]>, keepdim: bool, dtyp
     let schema = op.schema();
     let dtype = dtype.unwrap_or(schema.result.of(x.dtype()));
     crate::warnings::of_cast(x.dtype(), dtype);
-    let cast = (dtype != x.dtype()).then(|| x.cast(dtype)).transpose()?;
+    // The CPU's kernel widens integers as it reads them.
+    let widens = dtype == DType::I64 && matches!(op, ReduceOp::Sum) && is_plain(x);
+    let cast = (dtype != x.dtype() && !widens).then(|| x.cast(dtype)).transpose()?;
     let x = cast.as_ref().unwrap_or(x);
     schema.check(dtype)?;
     reduce(op, x, axes_of(schema.name, dim, x)?, keepdim, dtype)
+}
+
+/// Are these small integers of the CPU, outside of graphs and transforms?
+fn is_plain(x: &Tensor) -> bool {
+    let narrow = matches!(x.dtype(), DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32);
+    narrow && x.device() == Device::Cpu && x.storage().is_array() && !crate::graph::recording()
 }
 
 fn sum_of_squares_body(x: &Tensor, dim: Option<&[isize]>, keepdim: bool) -> Result<Tensor> {

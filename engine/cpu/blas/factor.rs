@@ -4,6 +4,7 @@
 //! that means. Sizes are at least 1 and below `c_int::MAX`, which the callers see to; the slices' lengths are asserted.
 
 use super::ffi;
+use super::lapack::ByBlocks;
 use super::{Lapack, Packed};
 use crate::fallible::scratch;
 use num_complex::{Complex, Complex32, Complex64, ComplexFloat};
@@ -278,7 +279,8 @@ macro_rules! decompose {
             fn lu_columns(m: usize, n: usize, a: &mut [$t], pivots: &mut [c_int]) -> c_int {
                 assert!(m.min(n) > 0 && a.len() >= m * n && pivots.len() >= m.min(n), "lu: too short");
                 let _inside = super::enter();
-                if let Some(info) = super::small_lu::lu(m, n, a, pivots) {
+                let own = super::small_lu::lu(m, n, a, pivots).or_else(|| Self::lu_by_blocks(m, n, a, pivots));
+                if let Some(info) = own {
                     return info;
                 }
                 let (rows, columns, mut info) = (int(m), int(n), 0);

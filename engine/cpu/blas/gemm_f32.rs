@@ -186,7 +186,23 @@ fn scattered(a: &Matrix<f32>, k: usize) -> bool {
 fn suits(product: &Product<f32>) -> bool {
     let Product { m, n, k, alpha, a, beta, .. } = product;
     let large = *m >= 16 && *n >= LANES && n.saturating_mul(*k) >= 1 << 15 && (*n >= 4 * PANEL || !scattered(a, *k));
-    large && *alpha == 1.0 && (*beta == 0.0 || *beta == 1.0) && std::is_x86_feature_detected!("avx512f")
+    large && *alpha == 1.0 && (*beta == 0.0 || *beta == 1.0) && is_available()
+}
+
+/// Has this machine the instructions?
+pub(super) fn is_available() -> bool {
+    std::is_x86_feature_detected!("avx512f")
+}
+
+/// `c += a b` by panels, which [`is_available`] allows, also where packing them may take longer than it saves.
+///
+/// # Panics
+/// As [`whole`].
+pub(super) fn add(product: &Product<f32>, c: &mut [f32]) {
+    let pays = product.m >= 16 && product.n >= LANES && product.k >= LANES && is_available();
+    if !(pays && by_panels(product, product.work() >= 1 << 20, c)) {
+        super::gemm(product, c);
+    }
 }
 
 /// A product over the pool, all sizes at least 1, where this way of doing it is a good one; else false.

@@ -2,6 +2,8 @@
 //!
 //! Depends on `ffi`. LAPACK reads columns; a row-major matrix is its transpose there, and each function says what that means.
 
+#[cfg(all(target_arch = "x86_64", not(accelerate)))]
+use super::block_lu;
 use super::{ffi, small_lu};
 use crate::dtype::Element;
 use crate::fallible::scratch;
@@ -23,6 +25,46 @@ pub trait Lapack: Element + ComplexFloat<Real: Element> + std::ops::MulAssign {
     fn solve(n: usize, k: usize, a: &[Self], pivots: &[c_int], b: &mut [Self]);
 }
 
+/// What is done by this crate's own products where they are better than LAPACK's; false or `None` where they are not.
+pub(super) trait ByBlocks: Sized {
+    /// `P L U` of `m` by `n` columns, in place: LAPACK's `info`.
+    fn lu_by_blocks(_m: usize, _n: usize, _a: &mut [Self], _pivots: &mut [c_int]) -> Option<c_int> {
+        None
+    }
+    /// The inverse from the factors.
+    fn inverse_by_blocks(_n: usize, _a: &mut [Self], _pivots: &[c_int]) -> bool {
+        false
+    }
+    /// Solves for `k` right sides of the factored matrix's transpose.
+    fn solve_by_blocks(_n: usize, _k: usize, _a: &[Self], _pivots: &[c_int], _b: &mut [Self]) -> bool {
+        false
+    }
+}
+#[cfg(any(not(target_arch = "x86_64"), accelerate))]
+impl ByBlocks for f32 {}
+impl ByBlocks for f64 {}
+impl ByBlocks for Complex32 {}
+impl ByBlocks for Complex64 {}
+
+#[cfg(all(target_arch = "x86_64", not(accelerate)))]
+impl ByBlocks for f32 {
+    fn lu_by_blocks(m: usize, n: usize, a: &mut [f32], pivots: &mut [c_int]) -> Option<c_int> {
+        block_lu::suits(m.min(n)).then(|| block_lu::lu(m, n, a, pivots))
+    }
+    fn inverse_by_blocks(n: usize, a: &mut [f32], pivots: &[c_int]) -> bool {
+        block_lu::suits(n) && {
+            block_lu::inverse(n, a, pivots);
+            true
+        }
+    }
+    fn solve_by_blocks(n: usize, k: usize, a: &[f32], pivots: &[c_int], b: &mut [f32]) -> bool {
+        block_lu::suits_sides(n, k) && {
+            block_lu::solve_transposed(n, k, a, pivots, b);
+            true
+        }
+    }
+}
+
 /// A size as LAPACK takes it. Sizes are checked before any of these functions is called.
 fn int(n: usize) -> c_int {
     c_int::try_from(n).unwrap_or(c_int::MAX)
@@ -34,7 +76,8 @@ macro_rules! lapack {
             fn lu(n: usize, a: &mut [$t], pivots: &mut [c_int]) -> usize {
                 assert!(n > 0 && n < c_int::MAX as usize && a.len() >= n * n && pivots.len() >= n, "lu: too short");
                 let _inside = super::enter();
-                if let Some(info) = small_lu::lu(n, n, a, pivots) {
+                let own = small_lu::lu(n, n, a, pivots).or_else(|| Self::lu_by_blocks(n, n, a, pivots));
+                if let Some(info) = own {
                     return usize::try_from(info).unwrap_or(0);
                 }
                 let (size, mut info) = (int(n), 0);
@@ -50,6 +93,9 @@ macro_rules! lapack {
                 );
                 if n <= small_lu::LARGEST {
                     return small_lu::inverse(n, a, pivots);
+                }
+                if Self::inverse_by_blocks(n, a, pivots) {
+                    return;
                 }
                 let _inside = super::enter();
                 // The system of the identity: `getri` takes two and a half times as long for 512 rows.
@@ -79,6 +125,9 @@ macro_rules! lapack {
                 assert!(fits && pivots.len() >= n, "solve: too short");
                 if n <= small_lu::LARGEST {
                     return small_lu::solve_transposed(n, a, pivots, &mut b[..n * k]);
+                }
+                if Self::solve_by_blocks(n, k, a, pivots, b) {
+                    return;
                 }
                 let _inside = super::enter();
                 let (size, sides, mut info) = (int(n), int(k), 0);

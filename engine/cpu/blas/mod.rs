@@ -5,6 +5,8 @@
 //! Invariant: BLAS itself runs on one thread, and rows are split over the engine's pool: two pools would fight.
 #![allow(unsafe_code)] // Foreign functions and vector instructions.
 
+#[cfg(all(target_arch = "x86_64", not(accelerate)))]
+mod block_lu;
 mod factor;
 mod ffi;
 #[cfg(all(target_arch = "x86_64", not(accelerate)))]

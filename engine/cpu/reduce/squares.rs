@@ -1,6 +1,6 @@
 //! Sums of squares.
 //!
-//! Depends on `simd`. Blocks are squared in the first cache level and added up from there, in the precision of sums.
+//! Depends on `simd`. Slices are squared and added up in one pass, rows in the first cache level, in the precision of sums.
 
 use super::super::simd::{self, light1, Map1, Sum};
 use super::{Fold, Squares};
@@ -16,6 +16,8 @@ impl<T: Copy + Mul<Output = T>> Map1<T, T> for Square {
     }
 }
 
+/// Rows whose sums are kept before they are rounded.
+const ROWS: usize = 64;
 /// Squares that are added up while they are in the first cache level.
 const BLOCK: usize = 1024;
 
@@ -23,12 +25,16 @@ impl<T: Element + Sum + Mul<Output = T>> Fold<T> for Squares<T> {
     type Acc = T::Acc;
     type Out = T;
     fn slice(self, x: &[T], _: usize) -> T::Acc {
-        let mut squares = [T::default(); BLOCK];
-        x.chunks(BLOCK).fold(T::ZERO, |acc, x| {
-            let squares = &mut squares[..x.len()];
-            light1(Square, x, squares);
-            T::plus(acc, simd::sum(squares))
-        })
+        let mut sum = [T::ZERO];
+        simd::sums_of_squares(x, x.len().max(1), &mut sum);
+        sum[0]
+    }
+    fn slices(self, x: &[T], n: usize, out: &mut [T]) {
+        let mut sums = [T::ZERO; ROWS];
+        for (x, out) in x.chunks(ROWS * n).zip(out.chunks_mut(ROWS)) {
+            simd::sums_of_squares(x, n, &mut sums[..out.len()]);
+            out.iter_mut().zip(sums).for_each(|(o, sum)| *o = T::finish(sum));
+        }
     }
     fn one(self, x: T, _: usize) -> T::Acc {
         T::acc((x * x).widen())

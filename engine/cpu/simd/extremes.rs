@@ -18,6 +18,8 @@ pub trait Extreme: Wide + PartialEq + Send + Sync + 'static {
     fn exceeds<const MAX: bool>(a: Self, b: Self) -> bool;
     /// Is it NaN?
     fn is_none(self) -> bool;
+    /// May it be none? Without, the compiler makes vectors of a plain loop, and of lanes it would make gathers.
+    const MAY_BE_NONE: bool;
 }
 
 macro_rules! extreme {
@@ -31,6 +33,7 @@ macro_rules! extreme {
             fn exceeds<const MAX: bool>(a: $t, b: $t) -> bool { if MAX { a > b } else { a < b } }
             #[inline(always)]
             fn is_none(self) -> bool { false }
+            const MAY_BE_NONE: bool = false;
         })*
         $(impl Extreme for $f {
             #[inline(always)]
@@ -56,6 +59,7 @@ macro_rules! extreme {
                 let x = self.widen();
                 x != x
             }
+            const MAY_BE_NONE: bool = true;
         })*
     };
 }
@@ -137,7 +141,7 @@ fn best_number<T: Extreme, const MAX: bool, const K: usize>(x: &[T], first: T) -
 #[inline(always)]
 fn extremum_of<T: Extreme, const MAX: bool>(x: &[T], first: T) -> T {
     let mut best = first;
-    if x.len() < WIDE {
+    if x.len() < WIDE || !T::MAY_BE_NONE {
         for &x in x {
             best = better::<T, MAX>(best, x);
         }

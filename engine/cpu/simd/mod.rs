@@ -50,7 +50,7 @@ pub use guards::{read_only, ReadGuard, WriteGuard};
 pub use half::{Narrow, Wide, Widen};
 pub use math::{kernel, kernel::Exp as Exponential, Math, Real};
 pub use memory::{Foreign, Offer, Owner};
-pub use reduce::{join, product, sum, sum_of, sum_rows, sums, Sum};
+pub use reduce::{join, product, sum, sum_of, sum_rows, sums, sums_of_squares, Sum};
 pub use remainder::{quotients, Quotient};
 pub use strips::{for_strips, Strip};
 pub(crate) use word::with_word;

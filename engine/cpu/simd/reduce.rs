@@ -34,6 +34,8 @@ pub trait Sum: Wide + Send + Sync + 'static {
     fn mul_add<const F: bool>(a: Self::W, b: Self::W, c: Self::W) -> Self::W;
     /// Zero, in the precision of a block.
     const W_ZERO: Self::W;
+    /// Is a sum the same in any order? Then the compiler makes vectors of a plain loop, and of lanes it would make gathers.
+    const ANY_ORDER: bool;
 }
 
 macro_rules! float {
@@ -43,6 +45,7 @@ macro_rules! float {
             const ZERO: f64 = 0.0;
             const UNIT: f64 = 1.0;
             const W_ZERO: $w = 0.0;
+            const ANY_ORDER: bool = false;
             const W_UNIT: $w = 1.0;
             #[inline(always)]
             fn mul(a: $w, b: $w) -> $w { a * b }
@@ -74,6 +77,7 @@ macro_rules! integer {
             const ZERO: $t = 0;
             const UNIT: $t = 1;
             const W_ZERO: $t = 0;
+            const ANY_ORDER: bool = true;
             const W_UNIT: $t = 1;
             #[inline(always)]
             fn mul(a: $t, b: $t) -> $t { a.wrapping_mul(b) }
@@ -99,6 +103,7 @@ impl Sum for bool {
     const ZERO: bool = false;
     const UNIT: bool = true;
     const W_ZERO: bool = false;
+    const ANY_ORDER: bool = true;
     const W_UNIT: bool = true;
     #[inline(always)]
     fn mul(a: bool, b: bool) -> bool {
@@ -137,6 +142,7 @@ macro_rules! complex {
             const ZERO: Complex64 = Complex64::new(0.0, 0.0);
             const UNIT: Complex64 = Complex64::new(1.0, 0.0);
             const W_ZERO: $t = <$t>::new(0.0, 0.0);
+            const ANY_ORDER: bool = false;
             const W_UNIT: $t = <$t>::new(1.0, 0.0);
             #[inline(always)]
             fn mul(a: $t, b: $t) -> $t { a * b }
@@ -199,27 +205,37 @@ pub(super) fn join_all<W: Copy, const K: usize>(lanes: [[W; WIDE]; K], f: impl F
     join(all, f)
 }
 
-/// The sum of at most [`BLOCK`] elements, by `K` times [`WIDE`] lanes.
+/// One more element of a sum, or its square.
 #[inline(always)]
-fn sum_of_block<T: Sum, const K: usize>(x: &[T]) -> T::Acc {
+fn added<T: Sum, const SQUARED: bool, const F: bool>(sum: T::W, x: T::W) -> T::W {
+    if SQUARED {
+        T::mul_add::<F>(x, x, sum)
+    } else {
+        T::add(sum, x)
+    }
+}
+
+/// The sum of at most [`BLOCK`] elements, or of their squares, by `K` times [`WIDE`] lanes.
+#[inline(always)]
+fn sum_of_block<T: Sum, const K: usize, const SQUARED: bool, const F: bool>(x: &[T]) -> T::Acc {
     let mut lanes = [[T::W_ZERO; WIDE]; K];
     let (chunks, tail) = x.as_chunks::<WIDE>();
     let (groups, rest) = chunks.as_chunks::<K>();
     for group in groups {
         for k in 0..K {
             for j in 0..WIDE {
-                lanes[k][j] = T::add(lanes[k][j], group[k][j].widen());
+                lanes[k][j] = added::<T, SQUARED, F>(lanes[k][j], group[k][j].widen());
             }
         }
     }
     for chunk in rest {
         for j in 0..WIDE {
-            lanes[0][j] = T::add(lanes[0][j], chunk[j].widen());
+            lanes[0][j] = added::<T, SQUARED, F>(lanes[0][j], chunk[j].widen());
         }
     }
     let mut total = T::acc(join_all(lanes, T::add));
     for x in tail {
-        total = T::plus(total, T::acc(x.widen()));
+        total = T::plus(total, T::acc(added::<T, SQUARED, F>(T::W_ZERO, x.widen())));
     }
     total
 }
@@ -227,18 +243,25 @@ fn sum_of_block<T: Sum, const K: usize>(x: &[T]) -> T::Acc {
 /// [`sum`], for use inside of a task.
 #[inline(always)]
 pub fn sum_of<T: Sum>(x: &[T]) -> T::Acc {
+    total_of::<T, false, false>(x)
+}
+
+/// The sum of a slice, or of its squares.
+#[inline(always)]
+fn total_of<T: Sum, const SQUARED: bool, const F: bool>(x: &[T]) -> T::Acc {
     let mut total = T::ZERO;
+    let plain = if T::ANY_ORDER { usize::MAX } else { WIDE };
     match x.len() {
-        0..WIDE => {
+        len if len < plain => {
             for x in x {
-                total = T::plus(total, T::acc(x.widen()));
+                total = T::plus(total, T::acc(added::<T, SQUARED, F>(T::W_ZERO, x.widen())));
             }
         }
-        WIDE..SHORT => total = sum_of_block::<T, 1>(x),
-        SHORT..MIDDLE => total = sum_of_block::<T, 2>(x),
+        ..SHORT => total = sum_of_block::<T, 1, SQUARED, F>(x),
+        ..MIDDLE => total = sum_of_block::<T, 2, SQUARED, F>(x),
         _ => {
             for x in x.chunks(BLOCK) {
-                total = T::plus(total, sum_of_block::<T, 4>(x));
+                total = T::plus(total, sum_of_block::<T, 4, SQUARED, F>(x));
             }
         }
     }
@@ -257,6 +280,28 @@ impl<T: Sum> Task for SumTask<'_, T> {
 /// The sum of a slice.
 pub fn sum<T: Sum>(x: &[T]) -> T::Acc {
     run(SumTask(x))
+}
+
+struct SquaresTask<'a, T>(&'a [T], usize, &'a mut [T::Acc])
+where
+    T: Sum;
+impl<T: Sum> Task for SquaresTask<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const F: bool>(self) {
+        let SquaresTask(x, n, out) = self;
+        for (x, o) in x.chunks(n).zip(out) {
+            *o = total_of::<T, true, F>(x);
+        }
+    }
+}
+
+/// The sums of the squares of slices of `n` elements, one after another.
+///
+/// # Panics
+/// If `n` is 0.
+pub fn sums_of_squares<T: Sum>(x: &[T], n: usize, out: &mut [T::Acc]) {
+    run(SquaresTask(x, n, out));
 }
 
 struct SumsTask<'a, T>(&'a [T], usize, &'a mut [T]);

@@ -1,10 +1,12 @@
-//! Remainders and floored quotients of `f32`, vectorised.
+//! Remainders and floored quotients of `f32` and `f64`, vectorised.
 //!
-//! Depends on the loops beside it. The quotient is taken in double precision: while it is below 2^27 it is on the right side of
-//! every integer, and the product that is subtracted is exact. Invariant: the results are those of the functions for single
-//! elements, which also compute what is beyond.
+//! Depends on the loops beside it. Of `f32` the quotient is taken in double precision: while it is below 2^27 it is on the right
+//! side of every integer, and the product that is subtracted is exact. Of `f64` it may be rounded up to an integer, never
+//! down below one: the rest, which a fused product leaves exact, then has the other sign, and a divisor too little.
+//! Invariant: the results are those of the functions for single elements, which also compute what is beyond.
 
 use super::dispatch::{by_rows, run, Arg, Task};
+use num_traits::Float;
 
 /// What is asked of a division.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,52 +20,75 @@ pub enum Quotient {
 }
 
 const BLOCK: usize = 256;
-/// Quotients from which on the vector form is not exact.
+/// Quotients from which on the vector form of `f32` is not exact.
 const MOST: f64 = 134_217_728.0;
+/// The same of `f64`.
+const MOST_WIDE: f64 = 4_503_599_627_370_496.0;
 
-struct Division<'a> {
+/// Floats that are divided so.
+pub trait Divisible: Float + Default {
+    /// The rest of `a / b` with the sign of `a`, and whether it is exact.
+    fn rest<const F: bool>(a: Self, b: Self) -> (Self, bool);
+}
+
+impl Divisible for f32 {
+    #[inline(always)]
+    fn rest<const F: bool>(a: f32, b: f32) -> (f32, bool) {
+        let (x, y) = (f64::from(a), f64::from(b));
+        let q = (x / y).trunc();
+        let ordinary = (q.abs() < MOST) & (b.abs() < f32::INFINITY);
+        (((x - q * y) as f32).copysign(a), ordinary)
+    }
+}
+
+impl Divisible for f64 {
+    #[inline(always)]
+    fn rest<const F: bool>(a: f64, b: f64) -> (f64, bool) {
+        let q = (a / b).trunc();
+        // Without fused products each element is computed alone.
+        let ordinary = F & (q.abs() < MOST_WIDE) & (b.abs() < f64::INFINITY);
+        let r = if F { (-q).mul_add(b, a) } else { a };
+        let beyond = (r != 0.0) & ((r < 0.0) != (a < 0.0));
+        let back = r + b.abs().copysign(a);
+        ((if beyond { back } else { r }).copysign(a), ordinary)
+    }
+}
+
+struct Division<'a, T> {
     ask: Quotient,
-    a: &'a [f32],
-    b: &'a [f32],
-    out: &'a mut [f32],
+    a: &'a [T],
+    b: &'a [T],
+    out: &'a mut [T],
 }
 
-/// The rest of `a / b` with the sign of `a`, and whether it is exact.
-#[inline(always)]
-fn rest(a: f32, b: f32) -> (f32, bool) {
-    let (x, y) = (f64::from(a), f64::from(b));
-    let q = (x / y).trunc();
-    let ordinary = (q.abs() < MOST) & (b.abs() < f32::INFINITY);
-    (((x - q * y) as f32).copysign(a), ordinary)
-}
-
-impl Task for Division<'_> {
+impl<T: Divisible> Task for Division<'_, T> {
     type Out = bool;
     /// Were all elements ordinary?
     #[inline(always)]
     fn run<const F: bool>(self) -> bool {
         let Division { ask, a, b, out } = self;
+        let half = T::one() / (T::one() + T::one());
         let mut ordinary = true;
         let each = out.iter_mut().zip(a).zip(b);
         match ask {
             Quotient::Fmod => each.for_each(|((o, &a), &b)| {
-                let (r, fine) = rest(a, b);
+                let (r, fine) = T::rest::<F>(a, b);
                 *o = r;
                 ordinary &= fine;
             }),
             Quotient::Remainder => each.for_each(|((o, &a), &b)| {
-                let (r, fine) = rest(a, b);
+                let (r, fine) = T::rest::<F>(a, b);
                 let moved = r + b;
-                *o = if (r != 0.0) & ((b < 0.0) != (r < 0.0)) { moved } else { r };
+                *o = if (r != T::zero()) & ((b < T::zero()) != (r < T::zero())) { moved } else { r };
                 ordinary &= fine;
             }),
             Quotient::Floor => each.for_each(|((o, &a), &b)| {
-                let (r, fine) = rest(a, b);
+                let (r, fine) = T::rest::<F>(a, b);
                 let q = (a - r) / b;
-                let q = if (r != 0.0) & ((b < 0.0) != (r < 0.0)) { q - 1.0 } else { q };
+                let q = if (r != T::zero()) & ((b < T::zero()) != (r < T::zero())) { q - T::one() } else { q };
                 let floor = q.floor();
-                let near = if q - floor > 0.5 { floor + 1.0 } else { floor };
-                *o = if q == 0.0 { 0f32.copysign(a / b) } else { near };
+                let near = if q - floor > half { floor + T::one() } else { floor };
+                *o = if q == T::zero() { T::zero().copysign(a / b) } else { near };
                 ordinary &= fine;
             }),
         }
@@ -72,7 +97,7 @@ impl Task for Division<'_> {
 }
 
 /// `n` elements of an operand that is no rows.
-fn block(x: Arg<f32>, from: usize, n: usize, room: &mut [f32; BLOCK]) {
+fn block<T: Copy>(x: Arg<T>, from: usize, n: usize, room: &mut [T; BLOCK]) {
     match x {
         Arg::Slice(x) => room[..n].copy_from_slice(&x[from..from + n]),
         x => room[..n].fill(x.at(0)),
@@ -80,9 +105,9 @@ fn block(x: Arg<f32>, from: usize, n: usize, room: &mut [f32; BLOCK]) {
 }
 
 /// `out[i]` of `a[i] / b[i]`, over the shortest; `one` computes what is out of the ordinary.
-pub fn quotients(ask: Quotient, one: fn(f32, f32) -> f32, a: Arg<f32>, b: Arg<f32>, out: &mut [f32]) {
+pub fn quotients<T: Divisible>(ask: Quotient, one: fn(T, T) -> T, a: Arg<T>, b: Arg<T>, out: &mut [T]) {
     by_rows(a, b, out, |a, b, out| {
-        let (mut left, mut right) = ([0f32; BLOCK], [0f32; BLOCK]);
+        let (mut left, mut right) = ([T::default(); BLOCK], [T::default(); BLOCK]);
         for (i, out) in out.chunks_mut(BLOCK).enumerate() {
             let n = out.len();
             block(a, i * BLOCK, n, &mut left);
@@ -153,6 +178,30 @@ mod tests {
             for (i, &o) in out.iter().enumerate() {
                 assert!(same(o, one(a[i], 0.7)), "{} % 0.7: {o}", a[i]);
             }
+        }
+    }
+
+    #[test]
+    fn rests_of_doubles_are_those_of_single_elements() {
+        let mut seed = 1u64;
+        let mut bits = || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            seed >> 8
+        };
+        let special = [0.0, -0.0, 0.3, -0.7, 3.0, 5e-324, 1e300, f64::MIN_POSITIVE, f64::INFINITY, f64::NAN];
+        let mut pairs: Vec<(f64, f64)> = special.iter().flat_map(|&a| special.iter().map(move |&b| (a, b))).collect();
+        for _ in 0..20_000 {
+            let b = f64::from_bits(0x3fe0_0000_0000_0000 | bits() >> 4) * if bits() & 1 == 0 { 1.0 } else { -1.0 };
+            // Products of integers, which are rounded, and what is next to them: where quotients are rounded up.
+            let near = b * (bits() >> (bits() % 50 + 6)) as f64;
+            pairs.push((f64::from_bits(near.to_bits().wrapping_add(bits() % 3).wrapping_sub(1)), b));
+        }
+        let same = |x: f64, y: f64| x.to_bits() == y.to_bits() || x.is_nan() && y.is_nan();
+        // One that is out of the ordinary sends its whole block the other way: alone, each goes the way of its own.
+        for (a, b) in pairs {
+            let mut out = [0f64];
+            quotients(Quotient::Fmod, |a, b| a % b, Arg::Slice(&[a]), Arg::Slice(&[b]), &mut out);
+            assert!(same(out[0], a % b), "{a:e} fmod {b:e}: {:e}", out[0]);
         }
     }
 }

@@ -91,7 +91,9 @@ macro_rules! in_place_method {
                 $($crate::ops::macros::apart!($k self $p concat!(stringify!($name), "_"));)*
                 let read = $crate::autograd::rewritten(self);
                 let read = read.as_ref().unwrap_or(self);
-                let mut value = $crate::output_donation::computed(self, &schema::$name, || $name(read, $($crate::ops::macros::again!($k $p)),*))?;
+                let over = $crate::output_donation::offered(self, read, &schema::$name);
+                let mut value = $name(over.as_ref().unwrap_or(read), $($crate::ops::macros::again!($k $p)),*)?;
+                drop(over);
                 if self.is_saved_by(&schema::$name, &value) {
                     value = $name(&read.copy()?, $($crate::ops::macros::again!($k $p)),*)?;
                 }
