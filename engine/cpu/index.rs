@@ -256,6 +256,34 @@ fn strided_add<T: Element + scatter::ScatterReduce>(
     })
 }
 
+/// Elements of a row up to which a call for each part of it would take longer than the copy.
+const SHORT_ROW: usize = 16;
+
+/// Rows of `row` elements, from number `first` on, made of rows of the parts.
+fn interleave<W: Word>(parts: &[(&[W], usize)], row: usize, first: usize, out: &mut [W]) {
+    if let [(a, 1), (b, 1)] = parts {
+        let (pairs, _) = out.as_chunks_mut::<2>();
+        for ((o, &a), &b) in pairs.iter_mut().zip(&a[first..]).zip(&b[first..]) {
+            *o = [a, b];
+        }
+        return;
+    }
+    let mut from = 0;
+    for &(x, n) in parts {
+        let x = &x[first * n..];
+        match n {
+            0 => {}
+            1 => out.iter_mut().skip(from).step_by(row).zip(x).for_each(|(o, &x)| *o = x),
+            _ => {
+                for (out, x) in out.chunks_exact_mut(row).zip(x.chunks_exact(n)) {
+                    out[from..].iter_mut().zip(x).for_each(|(o, &x)| *o = x);
+                }
+            }
+        }
+        from += n;
+    }
+}
+
 fn concat<W: Word>(inputs: &[&CpuArray], axis: usize, shape: &[usize]) -> Result<CpuArray> {
     let row = numel(&shape[axis..]);
     let total = inputs.iter().fold(0, |sum: usize, x| sum.saturating_add(x.numel()));
@@ -278,6 +306,9 @@ fn concat<W: Word>(inputs: &[&CpuArray], axis: usize, shape: &[usize]) -> Result
         dense.iter().zip(&guards).map(|(x, guard)| (x.slice(guard), numel(&x.shape()[axis..]))).collect();
     CpuArray::build_words(shape, inputs[0].dtype(), |out| {
         threads::for_chunks(out, row, threads::GRAIN, |start, out| {
+            if row <= SHORT_ROW {
+                return interleave(&parts, row, start / row.max(1), out);
+            }
             for (i, mut out) in out.chunks_mut(row.max(1)).enumerate() {
                 let i = start / row.max(1) + i;
                 for &(x, n) in &parts {

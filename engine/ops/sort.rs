@@ -208,7 +208,9 @@ fn median_of_all(skip: bool, x: &Tensor) -> Result<Tensor> {
     if !crate::autograd::is_followed(&flat) {
         return Ok(value);
     }
-    let equal = flat.detach()?.eq(&value)?.logical_or(&value.isnan()?)?;
+    // Where the median is NaN, what is NaN shares it.
+    let none = flat.detach()?.isnan()?.logical_and(&value.isnan()?)?;
+    let equal = flat.detach()?.eq(&value)?.logical_or(&none)?;
     r#where(&equal, &flat, Scalar::Float(f64::NEG_INFINITY))?.amax(None, false)
 }
 

@@ -251,3 +251,11 @@ def test_extrema_of_more_sources_than_indices(reduce: str, index: list[list[int]
         return m.ones(2, 2, **k).scatter_reduce(1, at, src, reduce, include_self=False).tolist()
 
     assert run(lucid, device=device) == run(torch)
+
+
+@DEVICES
+@pytest.mark.parametrize("op", ["median", "nanmedian"])
+@pytest.mark.parametrize("x", [[NAN, 2.0, NAN, 4.0], [NAN, NAN], [3.0, 1.0, 3.0, 2.0, 3.0], [1.0, NAN, 5.0, 1.0]])
+def test_medians_beside_nan(device: str, op: str, x: list[float]) -> None:
+    # Elements that are numbers have had the gradient of a median that is none.
+    same(device, lambda m, x: getattr(m, op)(x), x)

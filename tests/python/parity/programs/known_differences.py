@@ -48,7 +48,7 @@ SAID: tuple[tuple[str, tuple[tuple[str, str], ...], str], ...] = (
     ),
     (
         "^(values|gradients|refused)",
-        (("no_grad", TURNS),),
+        (("no_grad", "^t$|" + TURNS),),
         "PyTorch loses the tape of a view that is transposed under no_grad",
     ),
     (
@@ -56,6 +56,18 @@ SAID: tuple[tuple[str, tuple[tuple[str, str], ...], str], ...] = (
         (("wide write", "masked_scatter_"),),
         "PyTorch writes some values before it says that there are too few",
     ),
+    (
+        "^refused here: .*modified by an inplace operation",
+        (("", r"index_put_"),),
+        "PyTorch refuses values that show the memory that is written, which are copied first here",
+    ),
+    (
+        "^refused here: .*matmul saved a tensor",
+        (("", "^matmul$"), ("", WRITES)),
+        "PyTorch's product has saved a copy of what it folds into a matrix",
+    ),
+    ("^refused here: .*use_reentrant=True.*there: .*RuntimeError", (("checkpoint", ""),), "another of two faults"),
+    ("^gradients", (("", "fill_"), ("", "std|var")), "what is left of equal numbers but for rounding has a slope"),
     ("refused there: .*single memory location", (), "PyTorch adds gradients up in memory that overlaps itself"),
     (
         "^gradients: .* here, .* there: .*RuntimeError",
@@ -188,6 +200,8 @@ def reason(program: Program, device: str, why: str) -> str | None:
             exact = difference(program, "cpu", WideRun) is None
         if exact and (device == "cpu" or rounded(program, device, why)):
             return "rounding to 32 bits decides"
+        if takes(program, "dtype", "[=<>]") and takes(program, "", "mean|sum"):
+            return "rounding decides a comparison, of numbers that are equal on paper"
         if nans_within(why):
             return "NaN here where PyTorch has NaN"
     return None
