@@ -103,8 +103,8 @@ impl Tensor {
     ///
     /// # Errors
     /// Where `high` is not above `low`, and for negative sizes.
-    pub fn randint<'a>(low: i64, high: i64, shape: impl Into<DimList<'a>>) -> Result<Tensor> {
-        random::randint(low, high, shape, None, None, None)
+    pub fn randint<'a>(low: impl Integer, high: impl Integer, shape: impl Into<DimList<'a>>) -> Result<Tensor> {
+        random::randint(low.wide(), high.wide(), shape, None, None, None)
     }
 
     /// Normal numbers in this tensor's shape and dtype, and on its device.
@@ -144,8 +144,8 @@ impl Tensor {
     ///
     /// # Errors
     /// Where `end` is before `start`.
-    pub fn arange(start: i64, end: i64) -> Result<Tensor> {
-        create::arange(start, Some(Scalar::Int(end)), 1, None, None)
+    pub fn arange(start: impl Integer, end: impl Integer) -> Result<Tensor> {
+        create::arange(start.wide(), Some(Scalar::Int(end.wide())), 1, None, None)
     }
 
     /// The sum of all elements.
@@ -267,8 +267,8 @@ impl Tensor {
     ///
     /// # Errors
     /// For a dimension that is not there.
-    pub fn size(&self, dim: isize) -> Result<usize> {
-        let axis = crate::shape::wrap_dim("size", dim, self.ndim())?;
+    pub fn size(&self, dim: impl Integer) -> Result<usize> {
+        let axis = crate::shape::wrap_dim("size", dim.wide() as isize, self.ndim())?;
         let found = self.shape().get(axis).copied();
         found.ok_or_else(|| crate::Error::index("size", "a tensor of one number has no dimensions"))
     }

@@ -14,7 +14,6 @@ use crate::ops::OpRow;
 use crate::ops::{
     binary::BinaryOp, index::IndexOp, norm::NormOp, pool::PoolOp, sort::SortOp, transfer::TransferOp, view::ViewOp,
 };
-use crate::optim::Step;
 use crate::output_donation;
 use crate::profile;
 use crate::shape::Layout;
@@ -245,12 +244,15 @@ macro_rules! with_backend {
 
 mod bytes;
 mod communication;
+mod evaluation;
 mod graph_steps;
 pub(crate) mod memory;
 mod stored;
 use bytes::transfer;
 pub(crate) use bytes::{expose, from_bytes, to_bytes};
 pub use communication::set_rehearsing;
+pub use evaluation::primitives;
+pub(crate) use evaluation::{eval, steps};
 pub(crate) use graph_steps::{
     attention_gradients, channel_moments, fuses, in_one_pass, norm_gradients, run, run_fused, runs_custom_kernels,
 };
@@ -294,7 +296,41 @@ fn refuse_dtype<B: Wrapped>(op: &'static str, dtype: DType) -> Result<()> {
 }
 
 /// `donated`: may the result of an element-wise primitive be written over the first input, which nobody reads again?
+#[inline]
 fn execute<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], out: &Meta, donated: bool) -> Result<Storage> {
+    if let (Prim::Binary(op), &[a, b]) = (prim, inputs)
+        && a.dtype() == out.dtype
+        && b.dtype() == out.dtype
+        && !out.dtype.is_stored_only()
+        && let (Some(x), Some(y)) = (B::unwrap(a.storage()), B::unwrap(b.storage()))
+        && x.is_contiguous()
+        && y.is_contiguous()
+    {
+        return side_by_side::<B>(op, [x, y], inputs, out, donated);
+    }
+    execute_any::<B>(prim, inputs, out, donated)
+}
+
+/// [`execute`] of two row-major arrays of the result's dtype, as the operands of most small ops are: for them finding the way
+/// through all primitives would take as long as the work.
+fn side_by_side<B: Wrapped>(
+    op: &BinaryOp,
+    [x, y]: [&B::Array; 2],
+    inputs: &[&Tensor],
+    out: &Meta,
+    donated: bool,
+) -> Result<Storage> {
+    let name = op.name();
+    refuse_dtype::<B>(name, out.dtype)?;
+    B::countable(name, out)?;
+    let over = B::DEVICE == Device::Cpu && (donated || output_donation::taken(name, inputs, out));
+    let array = if over { B::binary_over(op, x, y, out) } else { B::binary(op, x, y, out) };
+    array.map(B::wrap)
+}
+
+/// [`execute`] of any primitive.
+#[inline(never)]
+fn execute_any<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], out: &Meta, donated: bool) -> Result<Storage> {
     if stored::applies(prim, inputs, out) {
         return stored::run::<B>(prim, inputs, out);
     }
@@ -525,64 +561,4 @@ pub(crate) fn gpu_arrays<'a>(op: &'static str, tensors: &[&'a Tensor]) -> Result
 /// A tensor of the GPU device's array.
 pub(crate) fn of_gpu_array(array: GpuArray) -> Tensor {
     Tensor::from_storage(GpuBackend::wrap(array))
-}
-
-/// Optimizer steps over all parameters, each on its own device.
-pub(crate) fn steps(batches: &[(Step, Vec<Vec<Tensor>>)]) -> Result<()> {
-    fn run<B: Wrapped>(batches: &[(Step, Vec<Vec<Tensor>>)]) -> Result<()> {
-        let on_device = |list: &&Vec<Tensor>| list.first().is_some_and(|p| B::unwrap(p.storage()).is_some());
-        #[allow(clippy::disallowed_methods)] // As many as groups of parameters that are there.
-        let mut own = Vec::with_capacity(batches.len());
-        for (step, lists) in batches {
-            #[allow(clippy::disallowed_methods)] // As many as parameters that are there.
-            let mut of_step: Vec<Vec<&B::Array>> = Vec::with_capacity(lists.len());
-            for list in lists.iter().filter(on_device) {
-                let refs: SmallVec<[&Tensor; 6]> = list.iter().collect();
-                of_step.push(arrays::<B>(step.name(), &refs)?.into_vec());
-            }
-            if !of_step.is_empty() {
-                own.push((*step, of_step));
-            }
-        }
-        if own.is_empty() {
-            Ok(())
-        } else {
-            B::steps(&own)
-        }
-    }
-    graph::note_break("step", "an optimizer's step outside of Optimizer.step()")?;
-    run::<CpuBackend>(batches)?;
-    run::<MetaBackend>(batches)?;
-    run::<GpuBackend>(batches)
-}
-
-/// Computes what is pending for these tensors, each on its own device; waits unless told not to.
-pub(crate) fn eval(tensors: &[&Tensor], wait: bool) -> Result<()> {
-    fn run<B: Wrapped>(tensors: &[&Tensor], wait: bool) -> Result<()> {
-        let own: Vec<&B::Array> = tensors.iter().filter_map(|t| B::unwrap(batching::bare(t).storage())).collect();
-        if own.is_empty() {
-            Ok(())
-        } else {
-            B::eval(&own, wait)
-        }
-    }
-    let begun = profile::begin();
-    let parts: Vec<Tensor> = tensors.iter().filter_map(|t| t.storage().coo()).flat_map(Coo::both).collect();
-    let all: SmallVec<[&Tensor; 4]> = tensors.iter().copied().chain(&parts).collect();
-    if graph::recording() {
-        graph::note_eval(&all, wait);
-    }
-    run::<CpuBackend>(&all, wait)?;
-    run::<GpuBackend>(&all, wait)?;
-    profile::end_other(begun, "eval");
-    Ok(())
-}
-
-/// The MLX primitives that evaluating these tensors would run, by name; CPU tensors have none.
-///
-/// # Errors
-/// Where MLX reports one.
-pub fn primitives(tensors: &[&Tensor]) -> Result<Vec<(String, usize)>> {
-    let own: Vec<&GpuArray> = tensors.iter().filter_map(|t| GpuBackend::unwrap(t.storage())).collect();
-    lucid_mlx::primitives(&own)
 }

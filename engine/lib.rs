@@ -173,8 +173,8 @@ pub use lucid_core::fallible::ensure_room;
 #[doc(hidden)]
 pub use lucid_core::with_dtype;
 pub use lucid_core::{
-    default_device, default_dtype, dtype, manual_seed, random, set_default_device, set_default_dtype, shape, DType,
-    Device, Element, Error, Generator, MemoryFormat, Parsed, Result, Scalar,
+    default_device, default_dtype, dtype, error, manual_seed, random, set_default_device, set_default_dtype, shape,
+    DType, Device, Element, Error, Generator, MemoryFormat, Parsed, Result, Scalar,
 };
 pub use lucid_cpu::{Foreign, Owner};
 pub use lucid_ir::backend::MemoryStats;

@@ -13,7 +13,7 @@ use mlx_ffi::device::{self, Kind};
 /// # Errors
 /// [`Error::GpuNotAvailable`] where MLX has no Metal.
 pub fn device_name() -> Result<String> {
-    let missing = |why: String| Box::new(Error::GpuNotAvailable(format!("get_device_name: {why}")));
+    let missing = |why: String| Box::new(Error::GpuNotAvailable(format!("get_device_name: {why}").into()));
     if !matches!(device::kind(), Ok(Kind::Metal)) {
         return Err(missing("the installed MLX has no Metal device".into()));
     }

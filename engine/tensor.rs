@@ -436,6 +436,34 @@ pub fn eval(tensors: &[&Tensor], wait: bool) -> Result<()> {
     dispatch::eval(tensors, wait)
 }
 
+/// A number in the place of the first tensor: it takes part in the dtype as PyTorch's numbers do.
+fn leading(number: Scalar, other: &Tensor) -> Result<Tensor> {
+    let dtype = match number {
+        Scalar::Float(_) if other.dtype().is_integral() => crate::default_dtype(),
+        Scalar::Int(_) if other.dtype() == DType::Bool => DType::I64,
+        _ => other.dtype(),
+    };
+    Tensor::constant(number, dtype, other.device())
+}
+
+/// `a op b` where `a` is a number. Of one type each, so that a literal needs no suffix in the middle of an expression.
+macro_rules! numbers_first {
+    ($Trait:ident $method:ident $($number:ty)*) => {$(
+        impl $Trait<&Tensor> for $number {
+            type Output = Result<Tensor>;
+            fn $method(self, other: &Tensor) -> Result<Tensor> {
+                $Trait::$method(&leading(self.into(), other)?, other)
+            }
+        }
+        impl $Trait<Tensor> for $number {
+            type Output = Result<Tensor>;
+            fn $method(self, other: Tensor) -> Result<Tensor> {
+                $Trait::$method(self, &other)
+            }
+        }
+    )*};
+}
+
 /// `a op b` for tensors and numbers, giving what the method gives.
 macro_rules! operators {
     ($($Trait:ident $method:ident |$a:ident, $b:ident| $body:expr;)*) => {$(
@@ -464,19 +492,7 @@ macro_rules! operators {
                 $Trait::$method(&self, &other)
             }
         }
-        impl $Trait<&Tensor> for f64 {
-            type Output = Result<Tensor>;
-            fn $method(self, other: &Tensor) -> Result<Tensor> {
-                let dtype = if other.dtype().is_integral() { crate::default_dtype() } else { other.dtype() };
-                $Trait::$method(&Tensor::constant(Scalar::Float(self), dtype, other.device())?, other)
-            }
-        }
-        impl $Trait<Tensor> for f64 {
-            type Output = Result<Tensor>;
-            fn $method(self, other: Tensor) -> Result<Tensor> {
-                $Trait::$method(self, &other)
-            }
-        }
+        numbers_first! { $Trait $method f64 i64 }
     )*};
 }
 operators! {

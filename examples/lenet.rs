@@ -76,8 +76,11 @@ fn train(args: &Args) -> Result<()> {
     lucid::manual_seed(0);
     let data = lucid::io::load(&args.data, args.device)?;
     let part = |name: &str| {
-        let missing =
-            || lucid::Error::Io { path: args.data.clone(), why: format!("has no tensor {name}"), missing: false };
+        let missing = || lucid::Error::Io {
+            path: args.data.clone(),
+            why: format!("has no tensor {name}").into(),
+            missing: false,
+        };
         data.get(name).cloned().ok_or_else(|| Box::new(missing()))
     };
     let (train_x, train_y, test_x, test_y) = (part("train_x")?, part("train_y")?, part("test_x")?, part("test_y")?);

@@ -75,8 +75,9 @@ fn args() -> std::result::Result<Args, String> {
 fn train(args: &Args, group: Option<&Group>) -> Result<f64> {
     let data = lucid::io::load(&args.data, Device::Cpu)?;
     let part = |name: &str| {
-        let missing =
-            || Box::new(Error::Io { path: args.data.clone(), why: format!("has no tensor {name}"), missing: false });
+        let missing = || {
+            Box::new(Error::Io { path: args.data.clone(), why: format!("has no tensor {name}").into(), missing: false })
+        };
         data.get(name).cloned().ok_or_else(missing)
     };
     let (x, y) = (part("train_x")?, part("train_y")?);

@@ -90,7 +90,7 @@ fn changing_what_was_saved_is_refused_by_name() -> Result<()> {
         let z = total(&y.exp()?.mul(&y)?)?;
         y.add_(1.0, 1)?;
         match *z.backward().unwrap_err() {
-            Error::VersionMismatch { op, ref shape, saved: 0, found: 1 } => {
+            Error::VersionMismatch { op, ref shape, saved: 0, found: 1, .. } => {
                 assert_eq!((op, shape.as_slice()), ("mul", &[2][..]))
             }
             ref other => panic!("{other}"),

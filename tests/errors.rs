@@ -159,3 +159,42 @@ fn files_give_back_what_was_written() -> Result<()> {
     }
     Ok(())
 }
+
+/// `RUST_BACKTRACE` is looked at once in a process, so each answer is a process of its own.
+#[test]
+fn backtraces_where_they_are_asked_for() -> Result<()> {
+    const ASKED: &str = "LUCID_TEST_BACKTRACE";
+    if let Ok(asked) = std::env::var(ASKED) {
+        let (a, b) = (counting(&[2, 3], Device::Cpu)?, counting(&[2, 4], Device::Cpu)?);
+        let stale = {
+            let x = counting(&[2], Device::Cpu)?.requires_grad_(true)?;
+            let y = x.exp()?;
+            y.mul_(2.0)?;
+            y.sum(None, false, None)?.backward().unwrap_err()
+        };
+        let model = lucid::nn::Linear::new(2, 2, Device::Cpu)?;
+        let refused = lucid::nn::Forward::forward(&model, &a).unwrap_err();
+        for error in
+            [says(&a + &b, &["add"]), stale, refused, lucid::checkpoint::load("/none", Device::Cpu).unwrap_err()]
+        {
+            let shown = format!("{error:?}");
+            assert!(shown.contains(&error.to_string()) && !error.to_string().contains("backtrace"), "{shown}");
+            assert_eq!(error.backtrace().is_some(), asked == "1", "{shown}");
+            assert_eq!(shown.contains("stack backtrace:") && shown.contains("lucid"), asked == "1", "{shown}");
+            assert!(error.clone().backtrace().is_some() == (asked == "1"));
+        }
+        return Ok(());
+    }
+    let own = std::env::current_exe().unwrap();
+    for asked in ["1", "0"] {
+        let run = std::process::Command::new(&own)
+            .args(["--exact", "backtraces_where_they_are_asked_for"])
+            .env("RUST_BACKTRACE", asked)
+            .env_remove("RUST_LIB_BACKTRACE")
+            .env(ASKED, asked)
+            .output()
+            .unwrap();
+        assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stdout));
+    }
+    Ok(())
+}

@@ -11,7 +11,7 @@ use super::modes::{self, with_grad, GradLayoutRule, SavedTensorHooks, Unpack};
 use crate::dispatch::{Prim, Storage};
 use crate::shape::{Axes, Layout, Shape};
 use crate::tensor::signed;
-use crate::MemoryFormat;
+use crate::{error::Trace, MemoryFormat};
 use crate::{DType, Device, Error, Result, Scalar, Tensor};
 use parking_lot::Mutex;
 use smallvec::{smallvec, SmallVec};
@@ -243,7 +243,7 @@ fn check(node: &Node, storage: &Storage, saved: u32) -> Result<()> {
         true => Ok(()),
         false => {
             let (op, shape) = (node.op(), storage.layout().shape.to_vec());
-            Err(Box::new(Error::VersionMismatch { op, shape, saved, found }))
+            Err(Box::new(Error::VersionMismatch { op, shape, saved, found, trace: Trace::here() }))
         }
     }
 }

@@ -75,7 +75,7 @@ impl Device {
         }
         let what = format!("device {name:?} is not available: the installed MLX offers {real:?}");
         if strict() {
-            return Err(Box::new(Error::GpuNotAvailable(format!("{what} (LUCID_STRICT_DEVICE is set)"))));
+            return Err(Box::new(Error::GpuNotAvailable(format!("{what} (LUCID_STRICT_DEVICE is set)").into())));
         }
         Ok(Parsed { device: Device::Gpu, warning: Some(format!("{what}, which is used instead")) })
     }
@@ -91,7 +91,7 @@ fn gpu_name() -> Result<&'static str> {
         Ok(Kind::Metal) => Ok("metal"),
         Ok(Kind::Cuda) => Ok("cuda"),
         Ok(Kind::Cpu) => Ok("mlx"),
-        Err(e) => Err(Box::new(Error::GpuNotAvailable(e.to_string()))),
+        Err(e) => Err(Box::new(Error::GpuNotAvailable(e.to_string().into()))),
     }
 }
 

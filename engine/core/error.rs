@@ -1,13 +1,16 @@
 //! The one error type of the engine.
 //!
 //! Every message names the op, what it was given and what to do. The Python crate maps each variant to an exception
-//! that also derives from the builtin which PyTorch raises in the same place.
+//! that also derives from the builtin which PyTorch raises in the same place. Where `RUST_BACKTRACE` asks for it, an error
+//! has the calls that led to it ([`Error::backtrace`]), which `{:?}` shows.
 
+pub use crate::trace::{Message, Trace};
 use crate::{DType, Device};
+use std::backtrace::Backtrace;
 use std::fmt;
 
 /// What can go wrong.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// Shapes that do not fit together, or do not fit the op.
@@ -16,7 +19,7 @@ pub enum Error {
         /// The op's name.
         op: &'static str,
         /// What is wrong, and what would be right.
-        why: String,
+        why: Message,
         /// The shapes given.
         shapes: Vec<Vec<usize>>,
     },
@@ -26,7 +29,7 @@ pub enum Error {
         /// The op's name.
         op: &'static str,
         /// What is wrong, and what would be right.
-        why: String,
+        why: Message,
         /// The dtypes given.
         dtypes: Vec<DType>,
     },
@@ -36,7 +39,7 @@ pub enum Error {
         /// The op's name.
         op: &'static str,
         /// Which dtypes it takes.
-        why: String,
+        why: Message,
         /// The dtypes given.
         dtypes: Vec<DType>,
     },
@@ -46,7 +49,7 @@ pub enum Error {
         /// The op's name.
         op: &'static str,
         /// What is wrong, and what would be right.
-        why: String,
+        why: Message,
         /// The devices given.
         devices: Vec<Device>,
     },
@@ -56,7 +59,7 @@ pub enum Error {
         /// The op's name.
         op: &'static str,
         /// Which index, and the range allowed.
-        why: String,
+        why: Message,
     },
     /// An argument of the right kind with a value that makes no sense.
     #[error("{op}: {why}")]
@@ -64,7 +67,7 @@ pub enum Error {
         /// The op's name.
         op: &'static str,
         /// Which argument, its value, and what is allowed.
-        why: String,
+        why: Message,
     },
     /// An argument of the wrong kind.
     #[error("{op}: {why}")]
@@ -72,7 +75,7 @@ pub enum Error {
         /// The op's name.
         op: &'static str,
         /// Which argument, its kind, and what is allowed.
-        why: String,
+        why: Message,
     },
     /// Something that the state of the tensors or of the graph forbids.
     #[error("{op}: {why}")]
@@ -80,7 +83,7 @@ pub enum Error {
         /// The op's name.
         op: &'static str,
         /// What is wrong, and what to do.
-        why: String,
+        why: Message,
     },
     /// A matrix that cannot be factored: singular, not positive-definite, or of numbers that are not finite.
     #[error("{op}: {why}")]
@@ -88,7 +91,7 @@ pub enum Error {
         /// The op's name.
         op: &'static str,
         /// What is wrong with the matrix.
-        why: String,
+        why: Message,
     },
     /// A tensor needed by backward was changed in place after it was saved.
     #[error(
@@ -104,17 +107,19 @@ pub enum Error {
         saved: u32,
         /// The version now.
         found: u32,
+        /// Where that was noticed.
+        trace: Trace,
     },
     /// The GPU device was asked for and cannot be had.
     #[error("{0}")]
-    GpuNotAvailable(String),
+    GpuNotAvailable(Message),
     /// An allocation failed.
     #[error("{device} is out of memory: {why}")]
     OutOfMemory {
         /// Where.
         device: Device,
         /// The size asked for, and what to do.
-        why: String,
+        why: Message,
     },
     /// Sizes that a backend cannot count: MLX's numbers have 32 bits.
     #[error("{op}: {why}")]
@@ -122,7 +127,7 @@ pub enum Error {
         /// The op's name.
         op: &'static str,
         /// Which size, the limit, and what to do.
-        why: String,
+        why: Message,
     },
     /// A combination that exists in PyTorch and not here; listed in the support table.
     #[error("{op}: not implemented: {why}")]
@@ -130,7 +135,7 @@ pub enum Error {
         /// The op's name.
         op: &'static str,
         /// What, and what to use instead.
-        why: String,
+        why: Message,
     },
     /// A file could not be read or written, or is not what it should be.
     #[error("{path}: {why}")]
@@ -138,7 +143,7 @@ pub enum Error {
         /// The path, verbatim.
         path: String,
         /// The cause.
-        why: String,
+        why: Message,
         /// Does the file not exist?
         missing: bool,
     },
@@ -148,7 +153,7 @@ pub enum Error {
         /// The op's name.
         op: &'static str,
         /// Which rank, in which operation of which group.
-        why: String,
+        why: Message,
     },
     /// A backend reported an error of its own.
     #[error("{op}: {why}")]
@@ -156,7 +161,7 @@ pub enum Error {
         /// The op's name.
         op: &'static str,
         /// The backend's message, verbatim.
-        why: String,
+        why: Message,
     },
     /// An error of a layer of a Rust model.
     #[error("{path}: {cause}")]
@@ -195,7 +200,7 @@ macro_rules! constructors {
     ($($name:ident => $var:ident;)*) => {
         impl Error {
             $(#[doc = concat!("[`Error::", stringify!($var), "`] of an op.")] #[cold] pub fn $name(op: &'static str, why: impl Into<String>) -> Box<Error> {
-                Box::new(Error::$var { op, why: why.into() })
+                Box::new(Error::$var { op, why: why.into().into() })
             })*
         }
     };
@@ -212,24 +217,84 @@ constructors! {
     limit => BackendLimit;
 }
 
+/// The kind, the message, and the backtrace where there is one: what a `main` that fails prints.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {self}", self.kind_name())?;
+        match self.backtrace() {
+            Some(backtrace) => write!(f, "\n\nstack backtrace:\n{backtrace}"),
+            None => Ok(()),
+        }
+    }
+}
+
 impl Error {
+    /// The calls that led to the error, where the environment variables `RUST_BACKTRACE` or `RUST_LIB_BACKTRACE` ask for them.
+    pub fn backtrace(&self) -> Option<&Backtrace> {
+        let trace = match self {
+            Error::ShapeMismatch { why, .. }
+            | Error::DtypeMismatch { why, .. }
+            | Error::UnsupportedDtype { why, .. }
+            | Error::DeviceMismatch { why, .. }
+            | Error::IndexOutOfRange { why, .. }
+            | Error::InvalidValue { why, .. }
+            | Error::InvalidType { why, .. }
+            | Error::Runtime { why, .. }
+            | Error::LinAlg { why, .. }
+            | Error::OutOfMemory { why, .. }
+            | Error::BackendLimit { why, .. }
+            | Error::NotImplemented { why, .. }
+            | Error::Io { why, .. }
+            | Error::Distributed { why, .. }
+            | Error::Backend { why, .. }
+            | Error::GpuNotAvailable(why) => why.trace(),
+            Error::VersionMismatch { trace, .. } => trace,
+            Error::Module { cause, .. } => return cause.backtrace(),
+        };
+        trace.backtrace()
+    }
+
+    /// The variant's name; that of its cause where a layer's path stands before it.
+    fn kind_name(&self) -> &'static str {
+        match self {
+            Error::ShapeMismatch { .. } => "ShapeMismatch",
+            Error::DtypeMismatch { .. } => "DtypeMismatch",
+            Error::UnsupportedDtype { .. } => "UnsupportedDtype",
+            Error::DeviceMismatch { .. } => "DeviceMismatch",
+            Error::IndexOutOfRange { .. } => "IndexOutOfRange",
+            Error::InvalidValue { .. } => "InvalidValue",
+            Error::InvalidType { .. } => "InvalidType",
+            Error::Runtime { .. } => "Runtime",
+            Error::LinAlg { .. } => "LinAlg",
+            Error::VersionMismatch { .. } => "VersionMismatch",
+            Error::GpuNotAvailable(_) => "GpuNotAvailable",
+            Error::OutOfMemory { .. } => "OutOfMemory",
+            Error::BackendLimit { .. } => "BackendLimit",
+            Error::NotImplemented { .. } => "NotImplemented",
+            Error::Io { .. } => "Io",
+            Error::Distributed { .. } => "Distributed",
+            Error::Backend { .. } => "Backend",
+            Error::Module { cause, .. } => cause.kind_name(),
+        }
+    }
+
     /// Shapes that do not fit together, or do not fit the op.
     #[cold]
     pub fn shape(op: &'static str, why: impl Into<String>, shapes: &[&[usize]]) -> Box<Error> {
         let shapes = shapes.iter().map(|s| s.to_vec()).collect();
-        Box::new(Error::ShapeMismatch { op, why: why.into(), shapes })
+        Box::new(Error::ShapeMismatch { op, why: why.into().into(), shapes })
     }
 
     /// Dtypes that differ where they must not, or do not fit.
     #[cold]
     pub fn dtype(op: &'static str, why: impl Into<String>, dtypes: &[DType]) -> Box<Error> {
-        Box::new(Error::DtypeMismatch { op, why: why.into(), dtypes: dtypes.to_vec() })
+        Box::new(Error::DtypeMismatch { op, why: why.into().into(), dtypes: dtypes.to_vec() })
     }
 
     /// Devices that differ where they must not.
     #[cold]
     pub fn device(op: &'static str, why: impl Into<String>, devices: &[Device]) -> Box<Error> {
-        Box::new(Error::DeviceMismatch { op, why: why.into(), devices: devices.to_vec() })
+        Box::new(Error::DeviceMismatch { op, why: why.into().into(), devices: devices.to_vec() })
     }
 
     /// A matrix whose pivot of that number, counted from 1, is zero.
@@ -277,12 +342,12 @@ impl Error {
     #[cold]
     pub fn io(path: &std::path::Path, cause: std::io::Error) -> Box<Error> {
         let missing = cause.kind() == std::io::ErrorKind::NotFound;
-        Box::new(Error::Io { path: path.display().to_string(), why: cause.to_string(), missing })
+        Box::new(Error::Io { path: path.display().to_string(), why: cause.to_string().into(), missing })
     }
 
     /// A file that is not what it should be.
     #[cold]
     pub fn file(path: &std::path::Path, why: impl Into<String>) -> Box<Error> {
-        Box::new(Error::Io { path: path.display().to_string(), why: why.into(), missing: false })
+        Box::new(Error::Io { path: path.display().to_string(), why: why.into().into(), missing: false })
     }
 }

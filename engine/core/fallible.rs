@@ -17,7 +17,7 @@ pub fn out_of_memory(len: usize, width: usize) -> Box<Error> {
         Some(bytes) => format!("cannot allocate {bytes} bytes; free tensors or use smaller ones"),
         None => format!("cannot allocate {len} elements of {width} bytes; free tensors or use smaller ones"),
     };
-    Box::new(Error::OutOfMemory { device: Device::Cpu, why })
+    Box::new(Error::OutOfMemory { device: Device::Cpu, why: why.into() })
 }
 
 /// An empty vector with room for `len` elements.

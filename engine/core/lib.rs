@@ -17,6 +17,7 @@ pub mod memory_format;
 pub mod random;
 pub mod scalar;
 pub mod shape;
+mod trace;
 pub mod warnings;
 
 pub use defaults::{default_device, default_dtype, set_default_device, set_default_dtype};

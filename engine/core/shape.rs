@@ -42,6 +42,26 @@ pub struct SliceDim {
     pub len: usize,
 }
 
+/// The numbers as a list of its own. `SmallVec`'s way to copy them calls a function for any number of bytes, which takes longer
+/// than to move so few.
+#[inline]
+fn list(from: &[usize]) -> SmallVec<[usize; 4]> {
+    match *from {
+        [] => SmallVec::new(),
+        [a] => SmallVec::from_buf_and_len([a, 0, 0, 0], 1),
+        [a, b] => SmallVec::from_buf_and_len([a, b, 0, 0], 2),
+        [a, b, c] => SmallVec::from_buf_and_len([a, b, c, 0], 3),
+        [a, b, c, d] => SmallVec::from_buf([a, b, c, d]),
+        _ => SmallVec::from_slice(from),
+    }
+}
+
+/// Are the shapes the same? As above: shapes are short.
+#[inline]
+pub fn is_same(a: &[usize], b: &[usize]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(x, y)| x == y)
+}
+
 /// Number of elements; the largest number there is where the sizes overflow, see [`countable`].
 #[inline]
 pub fn numel(shape: &[usize]) -> usize {
@@ -66,6 +86,13 @@ pub fn countable(op: &'static str, shape: &[usize]) -> Result<()> {
 /// Row-major strides, as PyTorch gives them (a dimension of size 0 counts as 1).
 #[inline]
 pub fn contiguous_strides(shape: &[usize]) -> Strides {
+    // The commonest, whose numbers need not go through memory.
+    match *shape {
+        [] => return Strides::new(),
+        [_] => return list(&[1]),
+        [_, n] => return list(&[n.max(1), 1]),
+        _ => {}
+    }
     let mut strides = Strides::from_slice(shape);
     let mut step: usize = 1;
     for place in strides.iter_mut().rev() {
@@ -119,8 +146,8 @@ pub fn wrap_own_dims(op: &'static str, dims: &[isize], ndim: usize) -> Result<Ax
 /// The shape that two shapes broadcast to.
 #[inline]
 pub fn broadcast(op: &'static str, a: &[usize], b: &[usize]) -> Result<Shape> {
-    if a == b {
-        return Ok(Shape::from_slice(a));
+    if is_same(a, b) {
+        return Ok(list(a));
     }
     let n = a.len().max(b.len());
     let mut out: Shape = smallvec![1; n];
@@ -219,7 +246,7 @@ impl Clone for Layout {
     // `SmallVec`'s own clones push one element after the other.
     #[inline]
     fn clone(&self) -> Layout {
-        let (shape, strides) = (Shape::from_slice(&self.shape), Strides::from_slice(&self.strides));
+        let (shape, strides) = (list(&self.shape), list(&self.strides));
         Layout { shape, strides, offset: self.offset }
     }
 }
@@ -228,7 +255,7 @@ impl Layout {
     /// The row-major layout of a fresh storage.
     #[inline]
     pub fn contiguous(shape: &[usize]) -> Layout {
-        Layout { shape: Shape::from_slice(shape), strides: contiguous_strides(shape), offset: 0 }
+        Layout { shape: list(shape), strides: contiguous_strides(shape), offset: 0 }
     }
 
     /// Number of elements.

@@ -437,6 +437,25 @@ macro_rules! calls {
 
 /// The kernels of the `binary` family; the result may be written over `a`, row-major and of its shape and dtype.
 pub fn binary(op: &BinaryOp, a: &CpuArray, b: &CpuArray, out: &Meta, over: bool) -> Result<CpuArray> {
+    let arith = match op {
+        BinaryOp::Add => Some(Arith::Add),
+        BinaryOp::Sub => Some(Arith::Sub),
+        BinaryOp::Mul => Some(Arith::Mul),
+        BinaryOp::Div => Some(Arith::Div),
+        _ => None,
+    };
+    match arith {
+        Some(arith) if !over && a.dtype() == DType::F32 => match loops::few(arith, a, b, &out.shape) {
+            Some(made) => made,
+            None => apply2::<f32, f32>(a, b, &out.shape, GRAIN, &|a, b, out| f32::arith(arith, a, b, out)),
+        },
+        _ => by_table(op, a, b, out, over),
+    }
+}
+
+/// [`binary`] of any op and dtype.
+#[inline(never)]
+fn by_table(op: &BinaryOp, a: &CpuArray, b: &CpuArray, out: &Meta, over: bool) -> Result<CpuArray> {
     use BinaryOp as B;
     let shape = &out.shape[..];
     let name = op.name();

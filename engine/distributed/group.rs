@@ -408,7 +408,7 @@ impl Core {
                     while self.failure().is_none() && Instant::now() < until {
                         client.wait_for_news(TICK);
                     }
-                    self.failure().unwrap_or(why)
+                    self.failure().unwrap_or_else(|| why.into())
                 }
                 _ => {
                     client.ask("broken", &[self.name.as_bytes(), format!("{what}: {e}").as_bytes()]);

@@ -58,3 +58,9 @@ pub use store::Store;
 
 #[doc(hidden)]
 pub use crate::dispatch::set_rehearsing;
+
+impl std::fmt::Debug for Group {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Group({}: rank {} of {})", self.name(), self.rank(), self.size())
+    }
+}

@@ -47,7 +47,7 @@ impl Fault {
             return Error::distributed(op, why);
         }
         match e {
-            mlx_ffi::Error::OutOfMemory(why) => Box::new(Error::OutOfMemory { device: Device::Gpu, why }),
+            mlx_ffi::Error::OutOfMemory(why) => Box::new(Error::OutOfMemory { device: Device::Gpu, why: why.into() }),
             mlx_ffi::Error::ForkedProcess => {
                 let why = "the GPU was used before this process was forked, and cannot be used here; start worker \
                            processes with the 'spawn' method";
@@ -55,7 +55,7 @@ impl Fault {
             }
             mlx_ffi::Error::Exiting => Error::runtime(op, e.to_string()),
             e @ (mlx_ffi::Error::VersionMismatch { .. } | mlx_ffi::Error::Forbidden(_)) => {
-                Box::new(Error::GpuNotAvailable(e.to_string()))
+                Box::new(Error::GpuNotAvailable(e.to_string().into()))
             }
             e => Error::backend(op, e.to_string()),
         }

@@ -194,7 +194,7 @@ fn call(name: &str, parameters: &[Parameter]) -> String {
 pub unsafe fn run_kernel(kernel: &Kernel<'_>, arrays: &[&GpuArray]) -> Result<GpuArray> {
     if custom_kernel::language() != Some(kernel.language) {
         let why = format!("{OP}: the installed MLX has no {:?} device", kernel.language);
-        return Err(Box::new(Error::GpuNotAvailable(why)));
+        return Err(Box::new(Error::GpuNotAvailable(why.into())));
     }
     let (header, parameters) = taken_apart(kernel.source, kernel.name, kernel.language)?;
     let constants: Vec<bool> = parameters

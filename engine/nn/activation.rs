@@ -3,6 +3,7 @@
 use super::module::located;
 use super::options::{dtype_or_default, options, parameter};
 use super::{Approximate, Forward, Module, Place};
+use crate::ops::arguments::Setting;
 use crate::ops::{activation as op, nn, random};
 use crate::{Device, Error, Result, Tensor};
 
@@ -85,8 +86,8 @@ macro_rules! settable {
             }
             $($(#[$fdoc])*
             #[must_use]
-            pub fn $field(mut self, $field: $Ty) -> Self {
-                self.$field = $field;
+            pub fn $field(mut self, $field: impl Setting<$Ty>) -> Self {
+                self.$field = $field.set();
                 self
             })*
         }

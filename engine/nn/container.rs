@@ -2,6 +2,7 @@
 
 use super::module::located;
 use super::{Forward, Module, Name, Place, Slot, SlotMut};
+use crate::ops::{DimList, Integer};
 use crate::{Error, Result, Tensor};
 use std::collections::BTreeMap;
 
@@ -212,8 +213,8 @@ impl Default for Flatten {
 
 impl Flatten {
     /// Of these dimensions, both included.
-    pub fn new(start: isize, end: isize) -> Flatten {
-        Flatten { start, end, place: Place::default() }
+    pub fn new(start: impl Integer, end: impl Integer) -> Flatten {
+        Flatten { start: start.wide() as isize, end: end.wide() as isize, place: Place::default() }
     }
 }
 
@@ -238,11 +239,12 @@ impl Unflatten {
     ///
     /// # Errors
     /// For no sizes.
-    pub fn new(dim: isize, sizes: &[isize]) -> Result<Unflatten> {
+    pub fn new<'a>(dim: impl Integer, sizes: impl Into<DimList<'a>>) -> Result<Unflatten> {
+        let sizes = sizes.into();
         if sizes.is_empty() {
             return Err(Error::value("unflatten", "sizes must be non-empty").in_module("Unflatten"));
         }
-        Ok(Unflatten { dim, sizes: sizes.to_vec(), place: Place::default() })
+        Ok(Unflatten { dim: dim.wide() as isize, sizes: sizes.to_vec(), place: Place::default() })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::module::located;
 use super::{Module, Place};
+use crate::ops::Integer;
 use crate::{Result, Tensor};
 
 /// `‖x₁ - x₂ + eps‖ₚ` along the last dimension.
@@ -82,8 +83,8 @@ impl CosineSimilarity {
 
     /// Along which dimension. Default: 1.
     #[must_use]
-    pub fn dim(mut self, dim: isize) -> CosineSimilarity {
-        self.dim = dim;
+    pub fn dim(mut self, dim: impl Integer) -> CosineSimilarity {
+        self.dim = dim.wide() as isize;
         self
     }
 

@@ -4,7 +4,7 @@ use super::module::located;
 use super::options::reduced;
 use super::{Module, Place, Reduction};
 use crate::ops::compare::select::r#where;
-use crate::ops::{index, loss as op, KlReduction, PadMode};
+use crate::ops::{index, loss as op, Integer, KlReduction, PadMode};
 use crate::{DType, Error, Result, Tensor};
 
 /// A struct per loss, with PyTorch's defaults, a setter per field, and `forward`.
@@ -313,8 +313,8 @@ impl CtcLoss {
 
     /// The blank class. Default: 0.
     #[must_use]
-    pub fn blank(mut self, blank: i64) -> CtcLoss {
-        self.blank = blank;
+    pub fn blank(mut self, blank: impl Integer) -> CtcLoss {
+        self.blank = blank.wide();
         self
     }
 

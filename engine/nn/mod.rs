@@ -78,6 +78,7 @@ mod pool;
 mod positions;
 mod quantized;
 mod rnn;
+mod sync_norm;
 #[cfg(test)]
 mod tests;
 mod transformer;
@@ -104,5 +105,6 @@ pub use pool::*;
 pub use positions::*;
 pub use quantized::*;
 pub use rnn::*;
+pub use sync_norm::{SyncBatchNorm, SyncBatchNormOptions};
 pub use transformer::*;
 pub use upsampling::*;

@@ -8,7 +8,12 @@ use crate::shape::numel;
 use crate::{no_grad, DType, Device, Error, Result, Tensor};
 
 /// Scale and shift of `count` channels, where they are wanted.
-fn affine(count: usize, wanted: bool, dtype: DType, device: Device) -> Result<(Option<Tensor>, Option<Tensor>)> {
+pub(super) fn affine(
+    count: usize,
+    wanted: bool,
+    dtype: DType,
+    device: Device,
+) -> Result<(Option<Tensor>, Option<Tensor>)> {
     if !wanted {
         return Ok((None, None));
     }
@@ -17,7 +22,7 @@ fn affine(count: usize, wanted: bool, dtype: DType, device: Device) -> Result<(O
 
 /// Running mean, variance and the number of batches, as buffers.
 #[derive(Clone, Debug, Module)]
-struct Running {
+pub(super) struct Running {
     #[module(buffer)]
     running_mean: Tensor,
     #[module(buffer)]
@@ -27,7 +32,7 @@ struct Running {
 }
 
 impl Running {
-    fn new(count: usize, dtype: DType, device: Device) -> Result<Running> {
+    pub(super) fn new(count: usize, dtype: DType, device: Device) -> Result<Running> {
         Ok(Running {
             running_mean: filled(&[count], 0.0, dtype, device)?,
             running_var: filled(&[count], 1.0, dtype, device)?,
@@ -35,8 +40,23 @@ impl Running {
         })
     }
 
+    /// Mean and variance.
+    pub(super) fn moments(&self) -> (&Tensor, &Tensor) {
+        (&self.running_mean, &self.running_var)
+    }
+
+    /// Takes in a batch's mean and variance.
+    pub(super) fn take(&self, mean: &Tensor, var: &Tensor, share: f64) -> Result<()> {
+        no_grad(|| {
+            for (own, new) in [(&self.running_mean, mean), (&self.running_var, var)] {
+                own.lerp_(&new.cast(own.dtype())?, share)?;
+            }
+            Ok(())
+        })
+    }
+
     /// Counts a batch, and gives the share that it has in the means.
-    fn share(&self, momentum: Option<f64>) -> Result<f64> {
+    pub(super) fn share(&self, momentum: Option<f64>) -> Result<f64> {
         no_grad(|| self.num_batches_tracked.copy_(&(&self.num_batches_tracked + 1)?))?;
         match momentum {
             Some(share) => Ok(share),

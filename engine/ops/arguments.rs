@@ -41,6 +41,55 @@ pub trait Integer: Copy + sealed::Sealed {
     fn wide(self) -> i64;
 }
 
+/// What a setting of type `T` may be given as: counts and dimensions as whole numbers of any type, others as they are.
+pub trait Setting<T>: sealed::Sealed {
+    /// The setting.
+    fn set(self) -> T;
+}
+
+impl<N: Integer> Setting<u64> for N {
+    /// Below 0 is 0.
+    fn set(self) -> u64 {
+        self.wide().max(0) as u64
+    }
+}
+impl<N: Integer> Setting<i64> for N {
+    fn set(self) -> i64 {
+        self.wide()
+    }
+}
+impl<N: Integer> Setting<isize> for N {
+    fn set(self) -> isize {
+        self.wide() as isize
+    }
+}
+impl<N: Integer> sealed::Sealed for Vec<N> {}
+impl<N: Integer> Setting<Vec<u64>> for Vec<N> {
+    fn set(self) -> Vec<u64> {
+        self.into_iter().map(Setting::set).collect()
+    }
+}
+impl<N: Integer, const COUNT: usize> sealed::Sealed for [N; COUNT] {}
+impl<N: Integer, const COUNT: usize> Setting<Vec<u64>> for [N; COUNT] {
+    fn set(self) -> Vec<u64> {
+        self.into_iter().map(Setting::set).collect()
+    }
+}
+
+macro_rules! own_settings {
+    ($($T:ty)*) => {$(
+        impl sealed::Sealed for $T {}
+        impl Setting<$T> for $T {
+            fn set(self) -> $T {
+                self
+            }
+        }
+    )*};
+}
+own_settings! {
+    bool f64 Option<(f64, f64)> crate::nn::Approximate crate::optim::Anneal crate::optim::Cycle crate::optim::Better
+}
+
 /// Sizes or dimensions: one number, an array, a slice or a vector.
 #[derive(Clone, Debug)]
 pub struct DimList<'a>(List<'a>);

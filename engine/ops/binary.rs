@@ -135,6 +135,9 @@ fn with_product(op: BinaryOp, a: &Tensor, product: &Tensor, common: DType) -> Re
 /// `a + alpha · b`, or the difference.
 fn sum_scaled(op: BinaryOp, a: &Tensor, b: Operand<'_>, alpha: Scalar) -> Result<Tensor> {
     let dtype = common(a, b)?;
+    if matches!(alpha, Scalar::Int(1)) {
+        return binary_in(op, a, b, dtype);
+    }
     match scaled(op.name(), b, alpha, dtype, a.device())? {
         Some(product) => with_product(op, a, &product, dtype),
         None => binary_in(op, a, b, dtype),

@@ -256,7 +256,7 @@ pub(super) fn room(op: &'static str, indices: usize) -> Result<Vec<i64>> {
         Ok(()) => Ok(places),
         Err(_) => {
             let why = format!("{op} takes {indices} indices, which do not fit");
-            Err(Box::new(Error::OutOfMemory { device: Device::Cpu, why }))
+            Err(Box::new(Error::OutOfMemory { device: Device::Cpu, why: why.into() }))
         }
     }
 }

@@ -257,6 +257,6 @@ impl Schema {
         }
         let takes: Vec<_> = self.dtypes.iter().map(DType::name).collect();
         let why = format!("not implemented for {dtype}; it takes {}", takes.join(", "));
-        Err(Box::new(crate::Error::UnsupportedDtype { op: self.name, why, dtypes: vec![dtype] }))
+        Err(Box::new(crate::Error::UnsupportedDtype { op: self.name, why: why.into(), dtypes: vec![dtype] }))
     }
 }

@@ -2,6 +2,7 @@
 
 use super::optimizer::{numbers, single};
 use super::Optimizer;
+use crate::ops::arguments::Setting;
 use crate::ops::index::stack;
 use crate::ops::matrix::linalg_vector_norm;
 use crate::{no_grad, DType, Device, Error, Result, Tensor};
@@ -91,11 +92,23 @@ impl GradScaler {
     ///
     /// # Errors
     /// For a scale that is not above 0.
-    pub fn new(scale: f64, growth_interval: u64) -> Result<GradScaler> {
+    pub fn new(scale: f64, growth_interval: impl Setting<u64>) -> Result<GradScaler> {
         if !(scale > 0.0 && scale.is_finite()) {
             return Err(Error::value("grad_scaler", format!("the scale must be above 0 and finite, got {scale}")));
         }
-        Ok(GradScaler { scale, growth_interval, ..GradScaler::default() })
+        Ok(GradScaler { scale, growth_interval: growth_interval.set(), ..GradScaler::default() })
+    }
+
+    /// By what the scale rises after so many good steps, and falls after one that was skipped. Default: 2 and 0.5.
+    ///
+    /// # Errors
+    /// Unless the first is above 1 and the second between 0 and 1.
+    pub fn factors(self, growth: f64, backoff: f64) -> Result<GradScaler> {
+        if !(growth > 1.0 && growth.is_finite() && backoff > 0.0 && backoff < 1.0) {
+            let why = format!("growth must be above 1 and backoff between 0 and 1, got {growth} and {backoff}");
+            return Err(Error::value("grad_scaler", why));
+        }
+        Ok(GradScaler { growth_factor: growth, backoff_factor: backoff, ..self })
     }
 
     /// The scale.

@@ -22,6 +22,16 @@ pub struct History {
 }
 
 impl History {
+    /// The lists with the names that PyTorch saves them by.
+    pub(super) fn named(&self) -> [(&'static str, &Vec<Tensor>); 3] {
+        [("old_dirs", &self.changes), ("old_stps", &self.steps), ("ro", &self.inverses)]
+    }
+
+    /// The same, to fill.
+    pub(super) fn named_mut(&mut self) -> [(&'static str, &mut Vec<Tensor>); 3] {
+        [("old_dirs", &mut self.changes), ("old_stps", &mut self.steps), ("ro", &mut self.inverses)]
+    }
+
     /// Takes in the newest pair, and forgets the oldest beyond `size`. A pair along which the slope hardly grew is left
     /// out, as its curvature says nothing.
     ///

@@ -1,6 +1,9 @@
 //! [`Lbfgs`]: a quasi-Newton method over the whole of the parameters, which calls the loss itself.
 
 use super::lbfgs::{flat_gradient, measures, move_along, move_back, History};
+use super::optimizer::{numbers, single};
+use super::Optimizer;
+use crate::nn::StateDict;
 use crate::{enable_grad, no_grad, Error, Result, Tensor};
 
 /// How far a step goes.
@@ -262,5 +265,100 @@ fn interpolate(a: &Point, b: &Point, bounds: Option<(f64, f64)>) -> f64 {
         (low + high) / 2.0
     } else {
         place.max(low).min(high)
+    }
+}
+
+/// So that schedules set its rate, and a run goes on: state has PyTorch's names. Steps need the loss.
+impl Optimizer for Lbfgs {
+    fn step(&mut self) -> Result<()> {
+        Err(Error::runtime(
+            "lbfgs",
+            "a step computes the loss several times: call Lbfgs::step with a closure that does",
+        ))
+    }
+
+    fn parameters(&self) -> Vec<Tensor> {
+        self.params.clone()
+    }
+
+    fn rates(&self) -> Vec<f64> {
+        vec![self.lr]
+    }
+
+    fn set_rate(&mut self, group: usize, rate: f64) {
+        if group == 0 {
+            self.lr = rate;
+        }
+    }
+
+    fn set_momentum(&mut self, _group: usize, _momentum: f64) -> bool {
+        false
+    }
+
+    fn state_dict(&self) -> Result<StateDict> {
+        let searches = if self.line_search == LineSearch::StrongWolfe { 1.0 } else { 0.0 };
+        let mut state = numbers(&[
+            ("param_groups.0.lr", &[self.lr]),
+            ("param_groups.0.max_iter", &[self.max_iter as f64]),
+            ("param_groups.0.max_eval", &[self.max_eval as f64]),
+            ("param_groups.0.tolerance_grad", &[self.tolerance_grad]),
+            ("param_groups.0.tolerance_change", &[self.tolerance_change]),
+            ("param_groups.0.history_size", &[self.history_size as f64]),
+            ("param_groups.0.line_search", &[searches]),
+        ])?;
+        for (name, list) in self.history.named() {
+            state.extend(list.iter().enumerate().map(|(i, t)| (format!("state.0.{name}.{i}"), t.clone())));
+        }
+        if let Some(scale) = &self.history.scale {
+            state.insert("state.0.H_diag".into(), scale.clone());
+        }
+        if let Some((gradient, d, t)) = &self.last {
+            state.insert("state.0.prev_flat_grad".into(), gradient.clone());
+            state.insert("state.0.d".into(), d.clone());
+            state.extend(numbers(&[("state.0.t", &[*t])])?);
+        }
+        Ok(state)
+    }
+
+    fn load_state_dict(&mut self, state: &StateDict) -> Result<()> {
+        let option = |name: &str| single("lbfgs", state, &format!("param_groups.0.{name}"));
+        let count = |name: &str| option(name).map(|n| n.max(0.0) as u64);
+        let mut new = Lbfgs {
+            max_iter: count("max_iter")?,
+            max_eval: count("max_eval")?,
+            tolerance_grad: option("tolerance_grad")?,
+            tolerance_change: option("tolerance_change")?,
+            history_size: count("history_size")? as usize,
+            line_search: if option("line_search")? == 0.0 { LineSearch::None } else { LineSearch::StrongWolfe },
+            ..Lbfgs::new(self.params.iter().cloned(), option("lr")?)
+        };
+        let mut used = 7;
+        let total = no_grad(|| flat_gradient(&self.params, false))?;
+        let mut take = |name: String, of_parameters: bool| -> Result<Option<Tensor>> {
+            let Some(given) = state.get(&format!("state.0.{name}")) else { return Ok(None) };
+            used += 1;
+            if of_parameters && given.shape() != total.shape() {
+                let why = format!("state.0.{name} has not as many numbers as the parameters");
+                return Err(Error::shape("lbfgs", why, &[given.shape(), total.shape()]));
+            }
+            // A copy: the other run may go on.
+            no_grad(|| given.to(total.device())?.cast(total.dtype())?.copy()).map(Some)
+        };
+        for (name, list) in new.history.named_mut() {
+            while let Some(t) = take(format!("{name}.{}", list.len()), name != "ro")? {
+                list.push(t);
+            }
+        }
+        new.history.scale = take("H_diag".into(), false)?;
+        if let (Some(gradient), Some(d)) = (take("prev_flat_grad".into(), true)?, take("d".into(), true)?) {
+            new.last = Some((gradient, d, single("lbfgs", state, "state.0.t")?));
+            used += 1;
+        }
+        let pairs = new.history.named().map(|(_, list)| list.len());
+        if used != state.len() || pairs.iter().any(|&n| n != pairs[0]) {
+            return Err(Error::runtime("lbfgs", "the state dict has names that do not belong here, or lacks some"));
+        }
+        *self = new;
+        Ok(())
     }
 }

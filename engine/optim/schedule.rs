@@ -3,11 +3,12 @@
 use super::optimizer::{number, numbers, single};
 use super::Optimizer;
 use crate::nn::StateDict;
+use crate::ops::arguments::Setting;
 use crate::{Error, Result};
 use std::f64::consts::PI;
 
 /// A learning rate over time.
-pub trait Schedule {
+pub trait Schedule: Send + Sync {
     /// The rate at a step, from 0, where it is `base` at first.
     fn rate(&self, step: u64, base: f64) -> f64;
 
@@ -18,7 +19,7 @@ pub trait Schedule {
 }
 
 /// Closures from step to factor are schedules: PyTorch's `LambdaLR`.
-impl<F: Fn(u64) -> f64> Schedule for F {
+impl<F: Fn(u64) -> f64 + Send + Sync> Schedule for F {
     fn rate(&self, step: u64, base: f64) -> f64 {
         base * self(step)
     }
@@ -58,8 +59,8 @@ impl<S: Schedule> Scheduler<S> {
     }
 
     /// Goes to a step, as when a run is resumed.
-    pub fn step_to(&mut self, step: u64, optimizer: &mut dyn Optimizer) {
-        self.step = step;
+    pub fn step_to(&mut self, step: impl Setting<u64>, optimizer: &mut dyn Optimizer) {
+        self.step = step.set();
         self.set(optimizer);
     }
 
@@ -118,13 +119,13 @@ macro_rules! schedules {
         impl $Name {
             /// The schedule with PyTorch's defaults.
             #[allow(clippy::new_without_default)]
-            pub fn new($($req: $ReqTy),*) -> Self {
-                $Name { $($req,)* $($field: $default,)* }
+            pub fn new($($req: impl Setting<$ReqTy>),*) -> Self {
+                $Name { $($req: $req.set(),)* $($field: $default,)* }
             }
             $($(#[$fdoc])*
             #[must_use]
-            pub fn $field(mut self, $field: $Ty) -> Self {
-                self.$field = $field;
+            pub fn $field(mut self, $field: impl Setting<$Ty>) -> Self {
+                self.$field = $field.set();
                 self
             })*
         }
@@ -337,7 +338,7 @@ impl OneCycleLr {
 #[derive(Clone, Debug)]
 pub struct MultiplicativeLr<F>(pub F);
 
-impl<F: Fn(u64) -> f64> Schedule for MultiplicativeLr<F> {
+impl<F: Fn(u64) -> f64 + Send + Sync> Schedule for MultiplicativeLr<F> {
     fn rate(&self, step: u64, base: f64) -> f64 {
         (1..=step).fold(base, |rate, i| rate * (self.0)(i))
     }
@@ -354,7 +355,8 @@ impl SequentialLr {
     ///
     /// # Errors
     /// Where there are not as many milestones as schedules less one, or they do not rise.
-    pub fn new(schedules: Vec<Box<dyn Schedule>>, milestones: Vec<u64>) -> Result<SequentialLr> {
+    pub fn new(schedules: Vec<Box<dyn Schedule>>, milestones: impl Setting<Vec<u64>>) -> Result<SequentialLr> {
+        let milestones = milestones.set();
         if schedules.len() != milestones.len() + 1 || milestones.windows(2).any(|w| w[0] >= w[1]) {
             let why = format!("{} schedules need one rising milestone less, got {milestones:?}", schedules.len());
             return Err(Error::value("sequential_lr", why));
@@ -422,11 +424,37 @@ pub struct ReduceLrOnPlateau {
     cooling: u64,
 }
 
-impl ReduceLrOnPlateau {
-    /// Waits this many steps without an improvement.
-    pub fn patience(self, steps: u64) -> ReduceLrOnPlateau {
-        ReduceLrOnPlateau { patience: steps, ..self }
-    }
+macro_rules! plateau_settings {
+    ($($(#[$doc:meta])* $field:ident: $Ty:ty;)*) => {
+        impl ReduceLrOnPlateau {
+            /// With PyTorch's defaults.
+            pub fn new() -> ReduceLrOnPlateau {
+                ReduceLrOnPlateau::default()
+            }
+            $($(#[$doc])*
+            #[must_use]
+            pub fn $field(mut self, $field: impl Setting<$Ty>) -> ReduceLrOnPlateau {
+                self.$field = $field.set();
+                self
+            })*
+        }
+    };
+}
+plateau_settings! {
+    /// What is better. Default: less.
+    better: Better;
+    /// The factor. Default: 0.1.
+    factor: f64;
+    /// Waits this many steps without an improvement. Default: 10.
+    patience: u64;
+    /// How much better, as a share, counts. Default: 1e-4.
+    threshold: f64;
+    /// Steps without counting after a fall. Default: 0.
+    cooldown: u64;
+    /// The lowest rate. Default: 0.
+    min_lr: f64;
+    /// The least change. Default: 1e-8.
+    eps: f64;
 }
 
 impl Default for ReduceLrOnPlateau {

@@ -303,6 +303,7 @@ fn layer(name: &str, on: Device) -> Option<Result<Box<dyn Callable>>> {
         "BatchNorm1d" => BatchNorm1d::new(4, on).map(one),
         "BatchNorm2d" => BatchNorm2d::options(4).eps(1e-3).build(on).map(one),
         "BatchNorm3d" => BatchNorm3d::options(4).affine(false).build(on).map(one),
+        "SyncBatchNorm" => SyncBatchNorm::new(4, on).map(one),
         "InstanceNorm1d" => InstanceNorm1d::new(4, on).map(one),
         "InstanceNorm2d" => InstanceNorm2d::options(4).affine(true).build(on).map(one),
         "InstanceNorm3d" => InstanceNorm3d::options(4).affine(true).track_running_stats(true).build(on).map(one),

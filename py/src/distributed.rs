@@ -32,7 +32,7 @@ struct PyStore(Store);
 impl PyStore {
     #[new]
     fn new(py: Python<'_>, host: &str, port: u16, token: &str) -> PyResult<PyStore> {
-        let failed = |why: String| errors::raise(py, &Error::Distributed { op: "init_process_group", why });
+        let failed = |why: String| errors::raise(py, &Error::Distributed { op: "init_process_group", why: why.into() });
         let address: SocketAddr = (host, port)
             .to_socket_addrs()
             .map_err(|e| failed(format!("the host '{host}' cannot be resolved: {e}")))?
@@ -183,7 +183,7 @@ impl PyGroup {
         let member = usize::try_from(peer).ok().filter(|&p| p < g.size());
         let member = || {
             let why = format!("no member {peer} in a group of {}", g.size());
-            member.ok_or_else(|| Box::new(Error::InvalidValue { op: "collective", why }))
+            member.ok_or_else(|| Box::new(Error::InvalidValue { op: "collective", why: why.into() }))
         };
         let begin = || match name {
             "all_reduce" => g.all_reduce(&x, how, into, t),
@@ -195,7 +195,7 @@ impl PyGroup {
             "all_to_all" => g.all_to_all(&x, into, t),
             "send" => g.send(&x, peer, t),
             "recv" => g.recv(&x, peer, t),
-            _ => Err(Box::new(Error::InvalidValue { op: "collective", why: format!("there is no '{name}'") })),
+            _ => Err(Box::new(Error::InvalidValue { op: "collective", why: format!("there is no '{name}'").into() })),
         };
         // What a graph records runs here, too.
         let waits = now || lucid::graph::is_recording();
@@ -227,7 +227,7 @@ impl PyGroup {
             "all_gather" => distributed::all_gather(&x, g),
             "reduce_scatter" => distributed::reduce_scatter(&x, g, how),
             "all_to_all" => distributed::all_to_all(&x, g),
-            _ => Err(Box::new(Error::InvalidValue { op: "collective", why: format!("there is no '{name}'") })),
+            _ => Err(Box::new(Error::InvalidValue { op: "collective", why: format!("there is no '{name}'").into() })),
         })?;
         wrap(py, made)
     }

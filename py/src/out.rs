@@ -108,15 +108,15 @@ fn check(py: Python<'_>, op: &'static str, out: &Tensor, made: &Tensor, given: &
             "{op}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments \
              requires grad."
         );
-        return fail(Error::Runtime { op, why });
+        return fail(Error::Runtime { op, why: why.into() });
     }
     if made.tangent().is_ok_and(|v| v.is_some()) || out.tangent().is_ok_and(|v| v.is_some()) {
         let why = "Trying to use forward AD with an op that does not support it because it is an out= function".into();
-        return fail(Error::NotImplemented { op, why });
+        return fail(Error::NotImplemented { op, why: why.into() });
     }
     if made.device() != out.device() {
         let why = "Expected all tensors to be on the same device; the argument 'out' is on another one".into();
-        return fail(Error::DeviceMismatch { op, why, devices: vec![made.device(), out.device()] });
+        return fail(Error::DeviceMismatch { op, why: why.into(), devices: vec![made.device(), out.device()] });
     }
     let (has, wants) = (out.dtype(), made.dtype());
     let schema = lucid::ops::schemas().find(|s| s.name == op);
@@ -124,7 +124,7 @@ fn check(py: Python<'_>, op: &'static str, out: &Tensor, made: &Tensor, given: &
         let why = format!("result type {wants} can't be written to an output of type {has} for these arguments");
         return match takes(given, made, has) {
             true => Ok(()),
-            false => fail(Error::DtypeMismatch { op, why, dtypes: vec![wants, has] }),
+            false => fail(Error::DtypeMismatch { op, why: why.into(), dtypes: vec![wants, has] }),
         };
     }
     if joins(op) && !wants.can_cast(has) {
@@ -138,7 +138,7 @@ fn check(py: Python<'_>, op: &'static str, out: &Tensor, made: &Tensor, given: &
         }
         OutDType::Own | OutDType::Cast | OutDType::Asked => return Ok(()),
     };
-    fail(Error::DtypeMismatch { op, why, dtypes: vec![wants, has] })
+    fail(Error::DtypeMismatch { op, why: why.into(), dtypes: vec![wants, has] })
 }
 
 /// Does the op copy a sequence of tensors side by side to `out`? Then it can be none of them.
@@ -201,7 +201,7 @@ pub fn asked(py: Python<'_>, op: &'static str, out: Arg<'_, '_>, dtype: Option<D
     match dtype {
         Some(dtype) if dtype != out.dtype() => {
             let why = format!("dtype {dtype} does not match dtype of out parameter ({})", out.dtype());
-            Err(errors::raise(py, &Error::DtypeMismatch { op, why, dtypes: vec![dtype, out.dtype()] }))
+            Err(errors::raise(py, &Error::DtypeMismatch { op, why: why.into(), dtypes: vec![dtype, out.dtype()] }))
         }
         None if rule(op) == OutDType::Asked => Ok(Some(out.dtype())),
         same => Ok(same),

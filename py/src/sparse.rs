@@ -45,7 +45,7 @@ pub fn check_dense(py: Python<'_>, op: &'static str, layout: Arg<'_, '_>, pin_me
             Ok(given) if given.get().0 == "strided" => {}
             Ok(_) => {
                 let why = format!("{op} makes dense tensors; make one and call to_sparse(), or use sparse_coo_tensor");
-                return Err(errors::raise(py, &lucid::Error::NotImplemented { op, why }));
+                return Err(errors::raise(py, &lucid::Error::NotImplemented { op, why: why.into() }));
             }
             Err(_) => return wrong("layout", "lucid.layout", &layout),
         }

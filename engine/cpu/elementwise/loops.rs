@@ -4,8 +4,9 @@
 
 use crate::cast::{cast, widened1, widened2};
 use crate::dtype::Element;
+use crate::shape::{is_same, numel};
 use crate::simd::{
-    light2, light2_over, light2_symmetric, over_rows, threads::for_chunks, Arg, Better, BetterNumber, Extreme,
+    light2, light2_over, light2_symmetric, over_rows, threads::for_chunks, Arg, Arith, Better, BetterNumber, Extreme,
     ReadGuard,
 };
 use crate::strided::{aside, each1, each2, over2, Over1, Over2, F1, F2};
@@ -21,7 +22,7 @@ pub(crate) type F<'f, A, O> = F2<'f, A, A, O>;
 /// Are there elements, as a kernel takes them: row-major and of the result's shape? Then there is nothing to walk over, which
 /// is most of the time that an op of few elements takes.
 fn is_dense(x: &CpuArray, shape: &[usize]) -> bool {
-    x.shape() == shape && x.layout().is_contiguous() && !shape.contains(&0)
+    is_same(x.shape(), shape) && x.layout().is_contiguous() && !shape.contains(&0)
 }
 
 /// The elements of an array that [`is_dense`], of which there are `n`.
@@ -77,6 +78,28 @@ pub(crate) fn apply2<A: Element, O: Element>(
         each2(&a.source(&x, shape), &b.source(&y, shape), out, grain, f);
         Ok(())
     })
+}
+
+/// The most elements for which choosing a kernel would take longer than the work.
+const FEW: usize = 16;
+
+/// Arithmetic on few float32 side by side; `None` where it is on others.
+pub(crate) fn few(op: Arith, a: &CpuArray, b: &CpuArray, shape: &[usize]) -> Option<Result<CpuArray>> {
+    if numel(shape) > FEW || !is_dense(a, shape) || !is_dense(b, shape) {
+        return None;
+    }
+    let (x, y) = (a.read::<f32>(), b.read::<f32>());
+    Some(CpuArray::build(shape, |out: &mut [f32]| {
+        let pairs = dense(a, &x, out.len()).iter().zip(dense(b, &y, out.len()));
+        let each = out.iter_mut().zip(pairs);
+        match op {
+            Arith::Add => each.for_each(|(out, (a, b))| *out = a + b),
+            Arith::Sub => each.for_each(|(out, (a, b))| *out = a - b),
+            Arith::Mul => each.for_each(|(out, (a, b))| *out = a * b),
+            Arith::Div => each.for_each(|(out, (a, b))| *out = a / b),
+        }
+        Ok(())
+    }))
 }
 
 /// What an op of one operand is called with.

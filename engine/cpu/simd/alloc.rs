@@ -181,7 +181,7 @@ impl Block {
     pub fn uncounted(len: usize, width: usize) -> Result<Block> {
         let out_of_memory = |what: String| {
             let why = format!("cannot allocate {what}; free tensors or use smaller ones");
-            Box::new(Error::OutOfMemory { device: Device::Cpu, why })
+            Box::new(Error::OutOfMemory { device: Device::Cpu, why: why.into() })
         };
         let bytes = len.checked_mul(width).filter(|&b| b <= isize::MAX as usize / 2);
         let Some((bytes, size)) = bytes.and_then(|b| Some((b, class(b)?))) else {

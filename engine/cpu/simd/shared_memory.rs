@@ -47,7 +47,7 @@ unsafe impl Sync for Segment {}
 
 fn failed(what: &str, cause: &io::Error) -> Box<Error> {
     let why = format!("{what}: {cause}; see how much shared memory the system allows (on Linux: df /dev/shm)");
-    Box::new(Error::OutOfMemory { device: Device::Cpu, why })
+    Box::new(Error::OutOfMemory { device: Device::Cpu, why: why.into() })
 }
 
 fn refused(why: String) -> Box<Error> {

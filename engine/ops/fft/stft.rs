@@ -228,7 +228,7 @@ fn check_dtype(x: &Tensor) -> Result<()> {
         return Ok(());
     }
     let why = format!("expected a tensor of floating point or complex values of 32 bits or more, got {}", x.dtype());
-    Err(Box::new(Error::UnsupportedDtype { op: "stft", why, dtypes: vec![x.dtype()] }))
+    Err(Box::new(Error::UnsupportedDtype { op: "stft", why: why.into(), dtypes: vec![x.dtype()] }))
 }
 
 #[allow(clippy::too_many_arguments)]

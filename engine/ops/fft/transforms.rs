@@ -290,7 +290,7 @@ fn promoted(op: &'static str, x: &Tensor, kind: Kind) -> Result<Tensor> {
     let dtype = if x.dtype().is_integral() { crate::default_dtype() } else { x.dtype() };
     if dtype.is_half() {
         let why = format!("Unsupported dtype {dtype}; cast to float32");
-        return Err(Box::new(Error::UnsupportedDtype { op, why, dtypes: vec![x.dtype()] }));
+        return Err(Box::new(Error::UnsupportedDtype { op, why: why.into(), dtypes: vec![x.dtype()] }));
     }
     x.cast(if kind == Kind::ToReal { dtype.to_complex() } else { dtype })
 }

@@ -193,7 +193,7 @@ struct Resolved {
 }
 
 fn resolve(x: &Tensor, items: Vec<Item>) -> Result<Resolved> {
-    let fail = |why: String| Err(Box::new(Error::IndexOutOfRange { op: "index", why }));
+    let fail = |why: String| Err(Box::new(Error::IndexOutOfRange { op: "index", why: why.into() }));
     let taken: usize = items.iter().map(Item::takes).sum();
     if taken > x.ndim() {
         return fail(format!("too many indices for tensor of dimension {}", x.ndim()));
@@ -399,7 +399,7 @@ fn assign(x: &Tensor, mut items: Vec<Item>, value: &Value) -> Result<()> {
                 let why = "the value and the tensor assigned to must be on one device; move one with .to()".into();
                 return Err(Box::new(Error::DeviceMismatch {
                     op: "index_put",
-                    why,
+                    why: why.into(),
                     devices: vec![x.device(), t.device()],
                 }));
             }
@@ -416,7 +416,7 @@ fn number(s: lucid::Scalar, x: &Tensor) -> Result<Tensor> {
         true => Tensor::full_of(&[], s, x.dtype(), x.device()),
         false => {
             let why = format!("value {s} cannot be converted to {} without overflow", x.dtype());
-            Err(Box::new(Error::Runtime { op: "index_put", why }))
+            Err(Box::new(Error::Runtime { op: "index_put", why: why.into() }))
         }
     }
 }

@@ -282,6 +282,7 @@ LAYERS: dict[str, Made] = {
     "ConvTranspose2d": (lambda: nn.ConvTranspose2d(4, 6, 3, groups=2, padding=1), normal(*IMAGE)),
     "ConvTranspose3d": (lambda: nn.ConvTranspose3d(4, 2, 2, dilation=2), normal(*VOLUME)),
     "BatchNorm1d": (lambda: nn.BatchNorm1d(4), normal(*LINE)),
+    "SyncBatchNorm": (lambda: nn.SyncBatchNorm(4), normal(*LINE)),
     "BatchNorm2d": (lambda: nn.BatchNorm2d(4, eps=1e-3), normal(*IMAGE)),
     "BatchNorm3d": (lambda: nn.BatchNorm3d(4, affine=False), normal(*VOLUME)),
     "InstanceNorm1d": (lambda: nn.InstanceNorm1d(4), normal(*LINE)),
@@ -314,6 +315,5 @@ WITHOUT = {
     "RNNCellBase": "the base of the cells",
     "NLLLoss2d": "PyTorch's old name of NLLLoss",
     "MultilabelMarginLoss": "another name of MultiLabelMarginLoss",
-    "SyncBatchNorm": "sums of several processes have no gradient in Rust; its state dict is a BatchNorm's",
     "DataParallel": "one device: the module itself",
 }
