@@ -270,7 +270,7 @@ fn errors_of_constructors_name_the_layer_or_the_field() {
         "FractionalMaxPool", FractionalMaxPool2d::ratios(2, [0.0, 0.5]);
         "Upsample", Upsample::<2>::size(0);
         "PixelShuffle", PixelShuffle::new(0);
-        "Unflatten", Unflatten::new(1, &[]);
+        "Unflatten", Unflatten::new(1, ());
         "Rnn", Rnn::options(4, 3).dropout(2.0).build(ON);
         "Lstm", Lstm::options(4, 3).proj_size(3).build(ON);
         "Gru", Gru::options(4, 3).num_layers(0).build(ON);

@@ -6,7 +6,7 @@ use super::options::{dtype_or_default, options};
 use super::{Forward, Module, Place};
 use crate::distributed::{all_reduce, Group, Reduce};
 use crate::ops::{index::cat, norm};
-use crate::{no_grad, DType, Device, Error, Result, Tensor};
+use crate::{DType, Device, Error, Result, Tensor};
 
 /// A [`BatchNorm`](super::BatchNorm) of any number of dimensions, by the statistics of the batches of all members of a group, which may
 /// be of different lengths; gradients are summed over the members, too. Without a group, with one of one member, and in evaluation
