@@ -99,6 +99,7 @@ fn layers() -> Result<Vec<(&'static str, Box<dyn Forward>)>> {
         BatchNorm1d: BatchNorm1d::new(4, ON)?;
         BatchNorm2d: BatchNorm2d::options(4).momentum(None).eps(f64::NAN).build(ON)?;
         BatchNorm3d: BatchNorm3d::options(4).track_running_stats(false).affine(false).build(ON)?;
+        SyncBatchNorm: SyncBatchNorm::options(4).momentum(None).eps(f64::NAN).build(ON)?;
         InstanceNorm1d: InstanceNorm1d::new(4, ON)?;
         InstanceNorm2d: InstanceNorm2d::options(4).affine(true).track_running_stats(true).build(ON)?;
         LayerNorm: LayerNorm::new(4, ON)?;

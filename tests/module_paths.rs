@@ -106,6 +106,7 @@ fn errors_of_forward_say_where_the_module_is() -> Result<()> {
         BatchNorm1d::new(4, ON)?,
         BatchNorm2d::new(4, ON)?,
         BatchNorm3d::new(4, ON)?,
+        SyncBatchNorm::new(4, ON)?,
         InstanceNorm1d::new(4, ON)?,
         InstanceNorm2d::new(4, ON)?,
         InstanceNorm3d::new(4, ON)?,

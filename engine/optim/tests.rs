@@ -97,7 +97,7 @@ fn schedules_give_pytorchs_rates() {
     let sequence = SequentialLr::new(both(), vec![3]).unwrap();
     close(&sequence, 5, 0.025);
     close(&ChainedLr(both()), 1, 0.05 / 3.0);
-    assert!(SequentialLr::new(both(), vec![]).is_err());
+    assert!(SequentialLr::new(both(), Vec::<u64>::new()).is_err());
     let mut sgd = Sgd::new([], 0.1);
     let mut plateau = ReduceLrOnPlateau::default().patience(1);
     [1.0, 0.9, 0.9, 0.9].into_iter().for_each(|loss| plateau.step(loss, &mut sgd));
