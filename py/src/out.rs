@@ -112,11 +112,11 @@ fn check(py: Python<'_>, op: &'static str, out: &Tensor, made: &Tensor, given: &
     }
     if made.tangent().is_ok_and(|v| v.is_some()) || out.tangent().is_ok_and(|v| v.is_some()) {
         let why = "Trying to use forward AD with an op that does not support it because it is an out= function".into();
-        return fail(Error::NotImplemented { op, why: why.into() });
+        return fail(Error::NotImplemented { op, why });
     }
     if made.device() != out.device() {
         let why = "Expected all tensors to be on the same device; the argument 'out' is on another one".into();
-        return fail(Error::DeviceMismatch { op, why: why.into(), devices: vec![made.device(), out.device()] });
+        return fail(Error::DeviceMismatch { op, why, devices: vec![made.device(), out.device()] });
     }
     let (has, wants) = (out.dtype(), made.dtype());
     let schema = lucid::ops::schemas().find(|s| s.name == op);

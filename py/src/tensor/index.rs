@@ -399,7 +399,7 @@ fn assign(x: &Tensor, mut items: Vec<Item>, value: &Value) -> Result<()> {
                 let why = "the value and the tensor assigned to must be on one device; move one with .to()".into();
                 return Err(Box::new(Error::DeviceMismatch {
                     op: "index_put",
-                    why: why.into(),
+                    why,
                     devices: vec![x.device(), t.device()],
                 }));
             }
