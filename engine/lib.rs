@@ -243,6 +243,7 @@ pub fn get_num_threads() -> usize {
 /// Running custom kernels, in Metal's and CUDA's languages, where there is no GPU.
 pub mod kernel_emulator {
     pub use lucid_mlx::emulator::{set_emulator, Emulator, KernelInput, KernelLaunch, KernelOutput, Language};
+    pub use lucid_mlx::kernel_name::KERNEL_NAMES;
 }
 
 /// Settings of the GPU's lazy graph.

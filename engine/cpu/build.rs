@@ -51,7 +51,12 @@ fn stand_in(openblas: &Path, args: &mut Vec<String>) -> Result<(), String> {
     let source = here.join("../../tools/accelerate/accelerate.c");
     println!("cargo:rerun-if-changed={}", source.display());
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
-    let compiler = env::var("CC").unwrap_or_else(|_| "cc".into());
+    // As the crate `cc` looks for it: CC of the target first, since the target may be another machine (make arm64-test).
+    let of_target = format!("CC_{}", env::var("TARGET").unwrap_or_default().replace('-', "_"));
+    for name in [of_target.as_str(), "CC"] {
+        println!("cargo:rerun-if-env-changed={name}");
+    }
+    let compiler = env::var(&of_target).or_else(|_| env::var("CC")).unwrap_or_else(|_| "cc".into());
     let status = Command::new(&compiler)
         .args(["-std=gnu11", "-O2", "-fPIC", "-ffp-contract=off", "-shared"])
         .arg(&source)

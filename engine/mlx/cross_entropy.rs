@@ -7,6 +7,7 @@
 use super::convert::int;
 use super::custom_kernel::{self, Text, GROUP};
 use super::kernel_error::Made;
+use super::kernel_name::KernelName;
 use super::kernel_text::{counted, strings, type_name, Lanes, LEAST};
 use super::lower::{self, Origin};
 use super::value::Value;
@@ -126,7 +127,13 @@ float all = own;
         most = lanes.largest("all"),
         total = lanes.sum("sum"),
     );
-    Text { name: "log_sum_exp", inputs: strings(&["x", "d"]), outputs: strings(&["most", "low"]), body, group: GROUP }
+    Text {
+        name: KernelName::LogSumExp,
+        inputs: strings(&["x", "d"]),
+        outputs: strings(&["most", "low"]),
+        body,
+        group: GROUP,
+    }
 }
 
 /// See [`LogSoftmax::make`].
@@ -138,7 +145,7 @@ for (unsigned int k = lane; k < n; k += LUCID_GROUP) out[first + k] = ({kind})((
 "
     );
     let inputs = strings(&["x", "most", "low", "d"]);
-    Text { name: "log_softmax_rows", inputs, outputs: strings(&["out"]), body, group: GROUP }
+    Text { name: KernelName::LogSoftmaxRows, inputs, outputs: strings(&["out"]), body, group: GROUP }
 }
 
 /// See [`LogSoftmax::back`].
@@ -154,5 +161,5 @@ for (unsigned int k = lane; k < n; k += LUCID_GROUP) {{
 "
     );
     let inputs = strings(&["x", "most", "low", "t", "share", "d"]);
-    Text { name: "cross_entropy_back", inputs, outputs: strings(&["out"]), body, group: GROUP }
+    Text { name: KernelName::CrossEntropyBack, inputs, outputs: strings(&["out"]), body, group: GROUP }
 }

@@ -9,6 +9,7 @@ use super::convert::int;
 use super::emulator::{self, Language};
 use super::kernel_cache::Function;
 use super::kernel_error::Made;
+use super::kernel_name::KernelName;
 use super::lower;
 use crate::Error;
 use mlx_ffi::device::{self, Kind};
@@ -29,7 +30,7 @@ pub(super) const GROUP: usize = 256;
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Text {
     /// What it is called in profiles.
-    pub name: &'static str,
+    pub name: KernelName,
     pub inputs: Vec<String>,
     pub outputs: Vec<String>,
     pub body: String,
@@ -115,7 +116,7 @@ impl Text {
         // MLX tells kernels apart by their names alone, also those that it keeps on disk.
         let mut hash = DefaultHasher::new();
         self.hash(&mut hash);
-        let name = format!("lucid_{}_{:016x}", self.name, hash.finish());
+        let name = format!("lucid_{}_{:016x}", self.name.text(), hash.finish());
         let inputs: Vec<&str> = self.inputs.iter().map(String::as_str).collect();
         let outputs: Vec<&str> = self.outputs.iter().map(String::as_str).collect();
         let (header, body) = prelude.source(self);
@@ -136,7 +137,7 @@ impl Text {
         }
         let (header, body) = Prelude::of(Language::Cuda).source(self);
         let function = Function {
-            name: self.name,
+            name: self.name.text(),
             header: &header,
             inputs: &self.inputs,
             outputs: &self.outputs,
@@ -299,8 +300,13 @@ pub(super) fn launch_typed(
 /// names it gives. Elements of all parameters are counted through, up to the numbers in `n`; `constants` are inputs, since
 /// they change from step to step.
 pub(super) fn step(count: usize, loaded: usize, constants: Vec<String>, formula: &str, results: &[String]) -> Text {
-    let mut text =
-        Text { name: "step", inputs: vec!["n".into()], outputs: Vec::new(), body: String::new(), group: GROUP };
+    let mut text = Text {
+        name: KernelName::Step,
+        inputs: vec!["n".into()],
+        outputs: Vec::new(),
+        body: String::new(),
+        group: GROUP,
+    };
     text.inputs.extend(constants);
     let names: Vec<String> = (0..loaded).map(|k| format!("x{k}")).collect();
     let mut body = format!("if (i >= (unsigned int)n[{}]) return;\nfloat {};\n", count - 1, names.join(", "));

@@ -8,6 +8,7 @@ use super::convert::int;
 use super::custom_kernel::{self, Text, GROUP};
 use super::fused_kernel;
 use super::kernel_error::Made;
+use super::kernel_name::KernelName;
 use super::kernel_text::{counted, strings, type_name};
 use crate::DType;
 use lucid_ir::fused::ElementOp;
@@ -67,7 +68,7 @@ for (int k = 0; k < {EACH}; k++, j += LUCID_GROUP) if (j < total) {{
         GROUP * EACH,
     );
     let inputs = if gradient { strings(&["p0", "p1", "d"]) } else { strings(&["p0", "d"]) };
-    Text { name: "element", inputs, outputs: strings(&["out"]), body, group: GROUP }
+    Text { name: KernelName::Element, inputs, outputs: strings(&["out"]), body, group: GROUP }
 }
 
 /// The op over arrays of one shape, order of axes and dtype, where a kernel of our own may take them.

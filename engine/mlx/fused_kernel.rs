@@ -9,6 +9,7 @@ use super::convert::int;
 use super::custom_kernel::{self, numbers, Text, GROUP};
 use super::element_fn;
 use super::kernel_error::Made;
+use super::kernel_name::KernelName;
 use super::value::{physical, Perm, Value};
 use crate::shape::{numel, Layout, Shape};
 use crate::DType;
@@ -185,7 +186,7 @@ pub(super) fn text(kernel: &FusedKernel, reaches: &[Reach], rank: usize) -> Opti
         let _ = writeln!(body, "out{k}[i] = t{made};");
     }
     let outputs = (0..kernel.outputs.len()).map(|k| format!("out{k}")).collect();
-    Some(Text { name: "fused", inputs, outputs, body, group: GROUP })
+    Some(Text { name: KernelName::Fused, inputs, outputs, body, group: GROUP })
 }
 
 /// The outputs of a fused kernel; nothing where the ops have to be run one by one.

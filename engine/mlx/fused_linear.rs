@@ -9,6 +9,7 @@ use super::array::GpuArray;
 use super::convert::{int, ints};
 use super::custom_kernel::{self, launch, numbers, Text};
 use super::kernel_error::Made;
+use super::kernel_name::KernelName;
 use super::lower::Origin;
 use super::nn::{product, turned};
 use super::value::Value;
@@ -192,5 +193,5 @@ n = m;
             l + 2
         );
     }
-    Text { name: "linear", inputs, outputs: vec!["out".into()], body, group: GROUP }
+    Text { name: KernelName::Linear, inputs, outputs: vec!["out".into()], body, group: GROUP }
 }

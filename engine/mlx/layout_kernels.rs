@@ -8,6 +8,7 @@ use super::convert::int;
 use super::custom_kernel::{self, Text, GROUP};
 use super::emulator::Language;
 use super::kernel_error::Made;
+use super::kernel_name::KernelName;
 use super::kernel_text::{counted, strings, type_name};
 use super::value::Value;
 use mlx_ffi::{ops, Array};
@@ -78,5 +79,5 @@ for (int k = 0; k < {moved}; k++) v[k] = x[at + k * x_strides[{last}]];
 for (int k = 0; k < {moved}; k++) out[i * {moved} + k] = v[k];
 "
     );
-    Text { name: "row_major", inputs: strings(&["x", "d"]), outputs: strings(&["out"]), body, group: GROUP }
+    Text { name: KernelName::RowMajor, inputs: strings(&["x", "d"]), outputs: strings(&["out"]), body, group: GROUP }
 }

@@ -37,6 +37,7 @@ mod index;
 mod integer;
 mod kernel_cache;
 mod kernel_error;
+pub mod kernel_name;
 mod kernel_text;
 mod layout_kernels;
 pub mod lazy;

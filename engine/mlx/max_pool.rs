@@ -9,6 +9,7 @@ use super::conv::channels_last;
 use super::convert::int;
 use super::custom_kernel::{self, launch, numbers, Text, GROUP};
 use super::kernel_error::Made;
+use super::kernel_name::KernelName;
 use super::lower::Origin;
 use super::value::{Perm, Value};
 use mlx_ffi::{ops, Array};
@@ -196,7 +197,13 @@ pub(super) fn largest(bias: bool, relu: bool, planar: bool) -> Text {
         body += "best = best < 0.0f ? 0.0f : best;\n";
     }
     body += &format!("out[{}] = best;\n", place(planar));
-    Text { name: "max_pool", inputs: inputs(&["x", "d"], bias), outputs: vec!["out".into()], body, group: GROUP }
+    Text {
+        name: KernelName::MaxPool,
+        inputs: inputs(&["x", "d"], bias),
+        outputs: vec!["out".into()],
+        body,
+        group: GROUP,
+    }
 }
 
 /// See [`Tiles::max_back`]. Sums may be equal where what they are made of is not.
@@ -210,7 +217,7 @@ pub(super) fn route_back(bias: bool, relu: bool, planar: bool, clipped: bool) ->
         false => format!("out[where] = {share};\n"),
     };
     Text {
-        name: "max_pool_back",
+        name: KernelName::MaxPoolBack,
         inputs: inputs(&["x", "d", "g"], bias),
         outputs: vec!["out".into()],
         body,

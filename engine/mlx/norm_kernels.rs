@@ -10,6 +10,7 @@ use super::conv::channels_last;
 use super::convert::{int, ints};
 use super::custom_kernel::{self, Text, GROUP};
 use super::kernel_error::Made;
+use super::kernel_name::KernelName;
 use super::kernel_text::{counted, strings, type_name, Lanes};
 use super::value::{Perm, Value};
 use crate::{Error, Result};
@@ -133,7 +134,7 @@ a = 0.0f;
         end = column_end(),
     );
     let outputs = strings(&["means", "squares"]);
-    Text { name: "column_moments", inputs: strings(&["x", "d"]), outputs, body, group: GROUP }
+    Text { name: KernelName::ColumnMoments, inputs: strings(&["x", "d"]), outputs, body, group: GROUP }
 }
 
 /// The parts' moments as those of all rows (Chan et al., 1979); threads in step share a column.
@@ -166,7 +167,13 @@ if (lane % 32 == 0) {{
 "
     );
     let inputs = strings(&["means", "squares", "d", "f"]);
-    Text { name: "column_moments_joined", inputs, outputs: strings(&["mean_", "scale", "var"]), body, group: GROUP }
+    Text {
+        name: KernelName::ColumnMomentsJoined,
+        inputs,
+        outputs: strings(&["mean_", "scale", "var"]),
+        body,
+        group: GROUP,
+    }
 }
 
 /// Elements that one thread computes.
@@ -205,7 +212,7 @@ fn scaled_text(kind: &str) -> Text {
     let result = format!("out[j] = ({kind})((x0 - mean[c]) * scale[c] * (float)w[c] + (float)b[c]);");
     let body = by_element(&[("x", "x")], &result);
     let inputs = strings(&["x", "mean", "scale", "w", "b", "d"]);
-    Text { name: "column_norm", inputs, outputs: strings(&["out"]), body, group: GROUP }
+    Text { name: KernelName::ColumnNorm, inputs, outputs: strings(&["out"]), body, group: GROUP }
 }
 
 /// Of each part of the rows the sums of `g` and of `g` times what the norm made of `x`, per column; for norms of rows, mean
@@ -227,7 +234,7 @@ fn sums_text(kind: &str, of_rows: bool) -> Text {
         end = column_end(),
     );
     let inputs = strings(&["g", "x", "mean", "scale", "d"]);
-    let name = if of_rows { "row_norm_sums" } else { "column_norm_sums" };
+    let name = if of_rows { KernelName::RowNormSums } else { KernelName::ColumnNormSums };
     Text { name, inputs, outputs: strings(&["to_bias", "to_weight"]), body, group: GROUP }
 }
 
@@ -239,7 +246,7 @@ fn column_back_text(kind: &str) -> Text {
     );
     let body = by_element(&[("g", "g"), ("x", "x")], &result);
     let inputs = strings(&["g", "x", "mean", "scale", "w", "to_bias", "to_weight", "d"]);
-    Text { name: "column_norm_back", inputs, outputs: strings(&["out"]), body, group: GROUP }
+    Text { name: KernelName::ColumnNormBack, inputs, outputs: strings(&["out"]), body, group: GROUP }
 }
 
 /// The gradient of the input of a norm of rows, and each row's mean and scale.
@@ -273,7 +280,7 @@ if (at == 0) {{ mean[row] = m; scale[row] = s; }}
         second = lanes.sum("b"),
     );
     let inputs = if weighted { strings(&["g", "x", "d", "f", "w"]) } else { strings(&["g", "x", "d", "f"]) };
-    Text { name: "row_norm_back", inputs, outputs: strings(&["out", "mean", "scale"]), body, group: GROUP }
+    Text { name: KernelName::RowNormBack, inputs, outputs: strings(&["out", "mean", "scale"]), body, group: GROUP }
 }
 
 /// The gradient of the input of a norm of rows from `g`, by a weight or none, and each row's mean and scale; `None` where a
@@ -322,7 +329,7 @@ fn column_sum_text(kind: &str) -> Text {
         begin = column_begin(),
         end = column_end(),
     );
-    Text { name: "column_sum", inputs: strings(&["x", "d"]), outputs: strings(&["sums"]), body, group: GROUP }
+    Text { name: KernelName::ColumnSum, inputs: strings(&["x", "d"]), outputs: strings(&["sums"]), body, group: GROUP }
 }
 
 /// The sum over the parts' rows: one group for each block of columns.

@@ -8,6 +8,7 @@ use super::conv::channels_last;
 use super::convert::int;
 use super::custom_kernel::{self, numbers, Text, GROUP};
 use super::kernel_error::Made;
+use super::kernel_name::KernelName;
 use super::kernel_text::{counted, strings, type_name};
 use super::value::{Perm, Value};
 use crate::Error;
@@ -149,12 +150,18 @@ for (int a = 0; a < (int)d[6]; a++) for (int b = 0; b < (int)d[7]; b++) {{
 
 fn max_text(last: bool, kind: &str) -> Text {
     let body = over_window(last, kind) + &format!("out[i] = ({kind})best;\n");
-    Text { name: "window_max", inputs: strings(&["x", "d"]), outputs: strings(&["out"]), body, group: GROUP }
+    Text { name: KernelName::WindowMax, inputs: strings(&["x", "d"]), outputs: strings(&["out"]), body, group: GROUP }
 }
 
 fn places_text(last: bool, kind: &str) -> Text {
     let body = over_window(last, kind) + "out[i] = where;\n";
-    Text { name: "window_places", inputs: strings(&["x", "d"]), outputs: strings(&["out"]), body, group: GROUP }
+    Text {
+        name: KernelName::WindowPlaces,
+        inputs: strings(&["x", "d"]),
+        outputs: strings(&["out"]),
+        body,
+        group: GROUP,
+    }
 }
 
 fn back_text(last: bool, kind: &str) -> Text {
@@ -171,5 +178,11 @@ for (int a = a0; a < R && a * (int)d[8] <= top; a++) for (int b = b0; b < Q && b
 out[i] = ({kind})sum;
 "
         );
-    Text { name: "window_back", inputs: strings(&["g", "places", "d"]), outputs: strings(&["out"]), body, group: GROUP }
+    Text {
+        name: KernelName::WindowBack,
+        inputs: strings(&["g", "places", "d"]),
+        outputs: strings(&["out"]),
+        body,
+        group: GROUP,
+    }
 }

@@ -6,6 +6,7 @@ use super::array::GpuArray;
 use super::convert::{int, ints};
 use super::custom_kernel::{self, Text, GROUP};
 use super::kernel_error::Made;
+use super::kernel_name::KernelName;
 use super::rnn_sequence;
 use crate::Error;
 use lucid_ir::ops::nn::RecurrentCell;
@@ -264,7 +265,7 @@ out[j] = o * tanh(made);
 out[n + j] = made;
 {saved}"
     );
-    let name = if save { "lstm_step_saved" } else { "lstm_step" };
+    let name = if save { KernelName::LstmStepSaved } else { KernelName::LstmStep };
     Text { name, inputs: strings(&["s", "c", "d"]), outputs: strings(&["out"]), body, group: GROUP }
 }
 
@@ -289,7 +290,7 @@ float made = tanh(x[from + 2 * hidden] + p * m[from + 2 * hidden]);
 out[j] = made + z * (h[j] - made);
 {saved}"
     );
-    let name = if save { "gru_step_saved" } else { "gru_step" };
+    let name = if save { KernelName::GruStepSaved } else { KernelName::GruStep };
     Text { name, inputs: strings(&["x", "m", "h", "d"]), outputs: strings(&["out"]), body, group: GROUP }
 }
 
@@ -427,7 +428,7 @@ cells[j] = dc * f;
 "
     );
     let inputs = strings(&["g", "h", "c", "act", "made", "old", "d"]);
-    Text { name: "lstm_step_back", inputs, outputs: strings(&["sums", "cells"]), body, group: GROUP }
+    Text { name: KernelName::LstmStepBack, inputs, outputs: strings(&["sums", "cells"]), body, group: GROUP }
 }
 
 /// Gradients of a GRU step's gates with that of `W_hh h + b_hh` of n, and what the state keeps of its own.
@@ -474,5 +475,5 @@ own[j] = dh * z;
 "
     );
     let inputs = strings(&["g", "h", "act", "old", "d"]);
-    Text { name: "gru_step_back", inputs, outputs: strings(&["sums", "own"]), body, group: GROUP }
+    Text { name: KernelName::GruStepBack, inputs, outputs: strings(&["sums", "own"]), body, group: GROUP }
 }

@@ -7,6 +7,7 @@
 use super::custom_kernel::{self, Text};
 use super::emulator::Language;
 use super::kernel_error::Made;
+use super::kernel_name::KernelName;
 use super::rnn_layer::Layer;
 use crate::Error;
 use lucid_ir::ops::nn::RecurrentCell;
@@ -183,7 +184,7 @@ for (int t = 0; t < steps; t++) {{
 ",
         product("wide", "x[row * wide + k]")
     );
-    let name = if save { "lstm_layer_saved" } else { "lstm_layer" };
+    let name = if save { KernelName::LstmLayerSaved } else { KernelName::LstmLayer };
     Text { name, inputs: strings(&["x", "hx", "cx", "w", "at", "d"]), outputs: strings(&["out"]), body, group: GROUP }
 }
 
@@ -223,7 +224,7 @@ for (int t = 0; t < steps; t++) {{
 ",
         product("wide", "b[k]")
     );
-    let name = if save { "gru_layer_saved" } else { "gru_layer" };
+    let name = if save { KernelName::GruLayerSaved } else { KernelName::GruLayer };
     Text { name, inputs: strings(&["x", "hx", "w", "b", "at", "d"]), outputs: strings(&["out"]), body, group: GROUP }
 }
 
@@ -322,7 +323,7 @@ for (int j = (int)lane; j < hidden; j += LUCID_GROUP) {{
         product_back("wide", "0.0f")
     );
     let inputs = strings(&["g", "gh", "gc", "kept", "cx", "w", "at", "d"]);
-    Text { name: "lstm_layer_back", inputs, outputs: strings(&["out"]), body, group: GROUP }
+    Text { name: KernelName::LstmLayerBack, inputs, outputs: strings(&["out"]), body, group: GROUP }
 }
 
 /// The gradient through [`gru_text`].
@@ -366,5 +367,5 @@ for (int j = (int)lane; j < hidden; j += LUCID_GROUP) out[total * 4 * hidden + r
         product_back("wide", "own[j]")
     );
     let inputs = strings(&["g", "gh", "kept", "hx", "w", "at", "d"]);
-    Text { name: "gru_layer_back", inputs, outputs: strings(&["out"]), body, group: GROUP }
+    Text { name: KernelName::GruLayerBack, inputs, outputs: strings(&["out"]), body, group: GROUP }
 }

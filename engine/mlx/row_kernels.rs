@@ -6,6 +6,7 @@
 use super::convert::int;
 use super::custom_kernel::{self, Text, GROUP};
 use super::kernel_error::Made;
+use super::kernel_name::KernelName;
 use crate::shape::numel;
 use lucid_ir::ops::loss::Reduction;
 use mlx_ffi::{ops, Array, Dtype};
@@ -71,7 +72,7 @@ float low = log(sum);
 for (int k = 0; k < n; k++) out[first + k] = x[first + k] - most - low;
 "
     );
-    Text { name: "log_softmax", inputs: strings(&["x", "d"]), outputs: strings(&["out"]), body, group: GROUP }
+    Text { name: KernelName::LogSoftmax, inputs: strings(&["x", "d"]), outputs: strings(&["out"]), body, group: GROUP }
 }
 
 /// See [`softmax_back`].
@@ -86,7 +87,7 @@ for (int k = 0; k < n; k++) sum += {term};
 for (int k = 0; k < n; k++) out[first + k] = {result};
 "
     );
-    let name = if log { "log_softmax_back" } else { "softmax_back" };
+    let name = if log { KernelName::LogSoftmaxBack } else { KernelName::SoftmaxBack };
     Text { name, inputs: strings(&["g", "y", "d"]), outputs: strings(&["out"]), body, group: GROUP }
 }
 
@@ -103,7 +104,13 @@ pub(super) fn relu_back(g: &Array, y: &Array) -> Made<Option<Array>> {
 /// See [`relu_back`].
 pub(super) fn relu_back_text() -> Text {
     let body = "if (i >= (unsigned int)d[0]) return;\nout[i] = y[i] <= 0.0f ? 0.0f : g[i];\n".into();
-    Text { name: "relu_back", inputs: strings(&["g", "y", "d"]), outputs: strings(&["out"]), body, group: GROUP }
+    Text {
+        name: KernelName::ReluBack,
+        inputs: strings(&["g", "y", "d"]),
+        outputs: strings(&["out"]),
+        body,
+        group: GROUP,
+    }
 }
 
 // ---- negative log-likelihood -------------------------------------------------------------------------------------------
@@ -191,7 +198,13 @@ int r = i;
 out[i] = {COUNTS} ? -x[r * (int)d[1] + (int)t[r]] : 0.0f;
 "
     );
-    Text { name: "nll_rows", inputs: strings(&["x", "t", "d"]), outputs: strings(&["out"]), body, group: GROUP }
+    Text {
+        name: KernelName::NllRows,
+        inputs: strings(&["x", "t", "d"]),
+        outputs: strings(&["out"]),
+        body,
+        group: GROUP,
+    }
 }
 
 /// The sum or the mean of the rows' losses, by one group.
@@ -208,7 +221,7 @@ counts[lane] = count;
 {sums}{counts}if (lane == 0) out[0] = {result};
 "
     );
-    let name = if mean { "nll_mean" } else { "nll_sum" };
+    let name = if mean { KernelName::NllMean } else { KernelName::NllSum };
     Text { name, inputs: strings(&["x", "t", "d"]), outputs: strings(&["out"]), body, group: GROUP }
 }
 
@@ -216,10 +229,10 @@ counts[lane] = count;
 pub(super) fn nll_back_text(how: Reduction) -> Text {
     let counted = added_up("counts");
     let (name, before, share) = match how {
-        Reduction::None => ("nll_rows_back", String::new(), "g[r]"),
-        Reduction::Sum => ("nll_sum_back", String::new(), "g[0]"),
+        Reduction::None => (KernelName::NllRowsBack, String::new(), "g[r]"),
+        Reduction::Sum => (KernelName::NllSumBack, String::new(), "g[0]"),
         Reduction::Mean => (
-            "nll_mean_back",
+            KernelName::NllMeanBack,
             format!(
                 "LUCID_SHARED float counts[LUCID_GROUP];
 float count = 0.0f;

@@ -6,6 +6,7 @@
 
 use super::custom_kernel::{self, Text, GROUP};
 use super::kernel_error::Made;
+use super::kernel_name::KernelName;
 use super::kernel_text::{counted, strings, type_name, Lanes, LEAST};
 use crate::Error;
 use mlx_ffi::{Array, Dtype};
@@ -132,7 +133,7 @@ unsigned int stop = {stop};
     if mask != Mask::None {
         inputs.push("m".into());
     }
-    Text { name: "attention_weights", inputs, outputs: strings(&["out"]), body, group: GROUP }
+    Text { name: KernelName::AttentionWeights, inputs, outputs: strings(&["out"]), body, group: GROUP }
 }
 
 /// `scale` times the gradient through softmax, or its logarithm, over the last axis from `g` and the result `y`; `None` where
@@ -173,6 +174,6 @@ float scale = f[0], sum = 0.0f;
         each = lanes.each_kept(kept, "n"),
         total = lanes.sum("sum"),
     );
-    let name = if log { "log_softmax_rows_back" } else { "softmax_rows_back" };
+    let name = if log { KernelName::LogSoftmaxRowsBack } else { KernelName::SoftmaxRowsBack };
     Text { name, inputs: strings(&["g", "y", "d", "f"]), outputs: strings(&["out"]), body, group: GROUP }
 }

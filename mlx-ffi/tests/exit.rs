@@ -1,7 +1,9 @@
 //! Processes that end with work pending, each a child of the test's own that runs one of its functions.
 #![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests.
 
-use std::process::{Command, ExitStatus, Stdio};
+mod common;
+
+use std::process::{ExitStatus, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -11,9 +13,8 @@ const CHILD: &str = "LUCID_TEST_EXIT_CHILD";
 
 /// Runs the test of this name in a process of its own, in which [`child`] is true.
 fn run(name: &str) -> ExitStatus {
-    let program = std::env::current_exe().unwrap();
     // Its output is dropped: a child that is meant to panic would be read as a test that failed.
-    let mut child = Command::new(program)
+    let mut child = common::again()
         .args(["--exact", name, "--nocapture"])
         .env(CHILD, name)
         .stdout(Stdio::null())

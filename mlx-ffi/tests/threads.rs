@@ -3,7 +3,8 @@
 // A test may panic, and its lengths are its own.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)]
 
-use std::process::Command;
+mod common;
+
 use std::sync::{Arc, Barrier};
 use std::thread;
 
@@ -89,8 +90,7 @@ fn an_array_evaluates_on_another_thread_than_its_own() {
 fn evaluating_threads_leave_no_threads_behind() {
     // Alone in a process: the harness's own threads come and go.
     if std::env::var_os("LUCID_TEST_LEAK").is_none() {
-        let this = std::env::current_exe().unwrap();
-        let status = Command::new(this)
+        let status = common::again()
             .args(["--exact", "evaluating_threads_leave_no_threads_behind", "--test-threads=1"])
             .env("LUCID_TEST_LEAK", "1")
             .status()
@@ -113,8 +113,7 @@ fn evaluating_threads_leave_no_threads_behind() {
 #[test]
 fn dropped_arrays_free_their_memory() {
     if std::env::var_os("LUCID_TEST_MEMORY").is_none() {
-        let this = std::env::current_exe().unwrap();
-        let status = Command::new(this)
+        let status = common::again()
             .args(["--exact", "dropped_arrays_free_their_memory", "--test-threads=1"])
             .env("LUCID_TEST_MEMORY", "1")
             .status()
@@ -193,8 +192,7 @@ fn what_is_never_evaluated_ends_whatever_hangs_on_it() {
 fn a_forked_child_gets_an_error_instead_of_hanging() {
     // Alone in a process: forking a test harness with other tests running would be unsound by itself.
     if std::env::var_os("LUCID_TEST_FORK").is_none() {
-        let this = std::env::current_exe().unwrap();
-        let status = Command::new(this)
+        let status = common::again()
             .args(["--exact", "a_forked_child_gets_an_error_instead_of_hanging", "--test-threads=1"])
             .env("LUCID_TEST_FORK", "1")
             .status()

@@ -392,6 +392,12 @@ fn set_hosting(on: bool) {
     lucid::lazy::set_hosting(on);
 }
 
+/// The names of all kernels that the engine writes.
+#[pyfunction]
+fn _kernel_names() -> Vec<&'static str> {
+    lucid::kernel_emulator::KERNEL_NAMES.to_vec()
+}
+
 /// Hands custom kernels, written in this language (`"metal"` or `"cuda"`), to a function instead of MLX; `None` ends it. The
 /// function takes the kernel's name, header and body, its inputs (name, dtype, shape, bytes), its outputs (name, dtype,
 /// shape), the grid and the group, and gives the bytes of each output.
@@ -591,7 +597,7 @@ pub fn register_settings(m: &Bound<'_, PyModule>) -> PyResult<()> {
     add! { m
         is_tensor is_storage promote_types can_cast _warn_always _einsum_order _set_deterministic _get_deterministic
         get_default_dtype set_default_dtype get_default_device set_default_device set_num_threads get_num_threads
-        _eval _synchronize _check_mlx _forbid_gpu _gpu_in_use memory_stats reset_peak_memory_stats empty_cache set_cache_limit lazy_limits set_lazy_limits _zero_copy_threshold _float64_downcast set_lowering set_hosting _emulate_kernels primitives _graph_nodes _profile_start _profile_start_trace _profile_now _profile_take_trace _profile_stop _profile_report
+        _eval _synchronize _check_mlx _forbid_gpu _gpu_in_use memory_stats reset_peak_memory_stats empty_cache set_cache_limit lazy_limits set_lazy_limits _zero_copy_threshold _float64_downcast set_lowering set_hosting _emulate_kernels _kernel_names primitives _graph_nodes _profile_start _profile_start_trace _profile_now _profile_take_trace _profile_stop _profile_report
         _gpu_info _save_safetensors _safetensors_header_len _safetensors_header
     }
     Ok(())

@@ -22,6 +22,11 @@ pub fn values(t: &Tensor) -> Result<Vec<f32>> {
     t.cast(lucid::DType::F32)?.to_vec::<f32>()
 }
 
+/// Does an emulator run the programs, ten times as slow as the machine (tools/cross/arm64.py)?
+pub fn is_emulated() -> bool {
+    std::env::var_os("LUCID_TEST_RUNNER").is_some()
+}
+
 /// The process's resident memory in bytes, where the system tells it.
 pub fn resident_bytes() -> Option<usize> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;

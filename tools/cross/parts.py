@@ -39,6 +39,10 @@ NPM = ("@nativescript/macos-node-api", "0.4.0", "fa49477022566ede234db5274ea3a2e
 NPM_FILES = {"types/Accelerate.d.ts": "Accelerate.d.ts", "Versions/0.1.0/NativeScript": "apple-headers"}
 # bindgen's output for vDSP and vForce. Cargo checks the package against the checksum it locks.
 CRATE = ("apple-accelerate", "0.4.2", "039fd5a1da8beec077e0ae9b5cc0d820b3f478d815aa977ceeb13d5a04ddf5f6")
+# Debian 12 has a kernel of 16 KiB pages among what was built for it later.
+SUITE, BACKPORTS = "bookworm", "bookworm-backports"
+# The groups that have wheels, and the machines that these are for.
+MACHINES = {"macos": ("Darwin", "arm64"), "arm64": ("Linux", "aarch64")}
 # LLVM 16's list of what Apple's arm64 libc++ exports; macOS 14 has libc++ 16.
 LLVM = ("llvm-toolchain-16", "5ab98480d3bc9f1896de1a1afafb46c318a9baa02bf21a4f6830c644d06c1cc0")
 
@@ -101,11 +105,14 @@ class Apt:
             text = file.read_text()
             if "debian" in text:
                 lines = ["Types: deb deb-src" if line.startswith("Types:") else line for line in text.splitlines()]
+                lines = [f"{line} {BACKPORTS}" if SUITE in line.split() else line for line in lines]
                 (state / "sources" / file.name).write_text("\n".join(lines) + "\n")
         single = Path("/etc/apt/sources.list")
         lines = single.read_text().splitlines() if single.exists() else []
         lines = [line.removeprefix("deb") for line in lines if line.startswith("deb ") and "debian" in line]
-        both = [f"{kind}{line}\n" for line in lines for kind in ("deb", "deb-src")]
+        words = [line.split() for line in lines]
+        lines += [" ".join(BACKPORTS if w == SUITE else w for w in each) for each in words if SUITE in each]
+        both = [f"{kind} {line.strip()}\n" for line in lines for kind in ("deb", "deb-src")]
         (state / "sources" / "debian.list").write_text("".join(both))
         options = {
             "Dir::Etc::sourcelist": "/dev/null",
@@ -121,6 +128,20 @@ class Apt:
     def get(self, *words: str, into: Path) -> None:
         """Run apt-get in that folder."""
         run([*self.words, *words], cwd=into)
+
+
+def unpack(name: str, package: Path) -> None:
+    """Unpack a package as into /; of a kernel the kernel alone, whose modules would be ten times as much."""
+    if not name.startswith("linux-image"):
+        run(["dpkg", "-x", package, SYSTEM])
+        return
+    with tempfile.TemporaryDirectory(prefix="cross-") as scratch:
+        run(["dpkg", "-x", package, scratch])
+        boot = SYSTEM / "boot"
+        shutil.rmtree(boot, ignore_errors=True)
+        boot.mkdir(parents=True)
+        for kernel in (Path(scratch) / "boot").glob("vmlinuz-*"):
+            shutil.copy2(kernel, boot)
 
 
 def fetch_debian(apt: Apt, groups: Iterable[str]) -> None:
@@ -141,7 +162,7 @@ def fetch_debian(apt: Apt, groups: Iterable[str]) -> None:
             for name, arch, _, sha in missing:
                 package = next(Path(scratch).glob(f"{name}_*_{arch}.deb"))
                 check_hash(package, sha)
-                run(["dpkg", "-x", package, SYSTEM])
+                unpack(name, package)
                 (stamps / f"{name}.{arch}").write_text(sha)
     # The name by which rustc calls it to strip what it has linked for the Mac.
     objcopy = SYSTEM / "usr/bin/rust-objcopy"
@@ -249,10 +270,11 @@ def stamp_of(group: str) -> tuple[Path, str]:
 
 
 def in_place(group: str) -> bool:
-    """Is all of the group (macos or arm64) there? Changes nothing."""
+    """Is all of the group (macos, arm64 or pages) there? Changes nothing."""
     stamp, text = stamp_of(group)
-    machine = {"macos": ("Darwin", "arm64"), "arm64": ("Linux", "aarch64")}[group]
-    parts = (wheel for wheel in fetch.PARTS[machine] if wheel.package != "libclang")
+    parts = (
+        (wheel for wheel in fetch.PARTS[MACHINES[group]] if wheel.package != "libclang") if group in MACHINES else ()
+    )
     recorded = stamp.read_text() if stamp.exists() else ""
     return recorded == text and all(fetch.in_place(wheel, CROSS / group) for wheel in parts)
 
@@ -277,4 +299,5 @@ def ensure(group: str) -> None:
             fetch_crate()
             build_std("aarch64-apple-darwin")
         stamp.write_text(text)
-    wheels(("Darwin", "arm64") if group == "macos" else ("Linux", "aarch64"), CROSS / group)
+    if group in MACHINES:
+        wheels(MACHINES[group], CROSS / group)

@@ -17,6 +17,8 @@ mod gemm_f32;
 mod gemm_f32_dots;
 mod generic;
 mod lapack;
+#[cfg(test)]
+mod lapack_tests;
 mod ldl;
 mod small_lu;
 

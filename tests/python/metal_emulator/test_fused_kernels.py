@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import lucid
@@ -10,9 +11,10 @@ import numpy as np
 import pytest
 from lucid import nn
 
-from tests.python.metal_emulator.test_engine_kernels import LANGUAGES, emulated
+from tests.python.metal_emulator.engine import LANGUAGES, emulated
 from tests.python.parity.compile.test_fused_parity import CURVES
 from tests.python.tolerances import TABLE, within
+from tools.metal import toolchain
 
 pytestmark = pytest.mark.usefixtures("compiler")
 
@@ -82,6 +84,93 @@ def test_activations_and_their_gradients(language: str) -> None:
 
     for special in (False, True):
         compiled(language, program, numbers((70,), 8, special), numbers((70,), 9))
+
+
+# Instructions of two numbers, by the names that the engine has for them.
+INSTRUCTIONS: dict[str, Callable[[lucid.Tensor, lucid.Tensor], lucid.Tensor]] = {
+    "U::Neg": lambda x, _: -x,
+    "U::Square": lambda x, _: x.square(),
+    "U::Abs": lambda x, _: x.abs(),
+    "U::Reciprocal": lambda x, _: x.reciprocal(),
+    "U::Exp": lambda x, _: x.exp(),
+    "U::Log": lambda x, _: x.log(),
+    "U::Sqrt": lambda x, _: x.sqrt(),
+    "U::Rsqrt": lambda x, _: x.rsqrt(),
+    "U::Sin": lambda x, _: x.nan_to_num(0, 0, 0).sin(),
+    "U::Cos": lambda x, _: x.nan_to_num(0, 0, 0).cos(),
+    "U::Tanh": lambda x, _: x.tanh(),
+    "U::Floor": lambda x, _: x.floor(),
+    "U::Ceil": lambda x, _: x.ceil(),
+    "U::Sigmoid": lambda x, _: x.sigmoid(),
+    "U::Silu": lambda x, _: F.silu(x),
+    "U::Relu": lambda x, _: x.relu(),
+    "B::Add": lambda x, y: x + y,
+    "B::Sub": lambda x, y: x - y,
+    "B::Mul": lambda x, y: x * y,
+    "B::Div": lambda x, y: x / y,
+    "B::Maximum": lucid.maximum,
+    "B::Minimum": lucid.minimum,
+    "CompareOp::Eq": lambda x, y: (x == y).float(),
+    "CompareOp::Ne": lambda x, y: (x != y).float(),
+    "CompareOp::Lt": lambda x, y: (x < y).float(),
+    "CompareOp::Le": lambda x, y: (x <= y).float(),
+    "CompareOp::Gt": lambda x, y: (x > y).float(),
+    "CompareOp::Ge": lambda x, y: (x >= y).float(),
+    "CompareOp::And": lambda x, y: ((x > 0) & (y > 0)).float(),
+    "CompareOp::Or": lambda x, y: ((x > 0) | (y > 0)).float(),
+    "CompareOp::Xor": lambda x, y: ((x > 0) ^ (y > 0)).float(),
+    "UnaryOp::LogicalNot": lambda x, _: (~(x > 0)).float(),
+    "ElementOp::Where": lambda x, y: lucid.where(x > 0, x, y),
+    "ElementOp::Cast": lambda x, _: (x > 0).float(),
+    "ElementOp::Gelu": lambda x, _: F.gelu(x, approximate="tanh"),
+}
+
+
+def test_every_instruction_is_one_of_these() -> None:
+    """What `fused_kernel.rs` has a text for is in the table above, and each function of an element in `CURVES`."""
+    engine = toolchain.ROOT / "engine" / "mlx"
+    text = (engine / "fused_kernel.rs").read_text()
+    found = set(re.findall(r"(?<!\w)([UB]::\w+|CompareOp::\w+) => (?:format!|\"|\{)", text))
+    found |= {f"{m[0]}::{m[1]}" for m in re.findall(r"\((ElementOp)::(\w+)(?: \{[^}]*\})?,", text)}
+    found |= set(re.findall(r"ElementOp::Unary\((UnaryOp::\w+)\)", text))
+    of_gradients = {"ElementOp::GeluGradient", "B::ReluGradient"}
+    assert found - of_gradients == set(INSTRUCTIONS)
+    functions = set(re.findall(r"ElementFn::(\w+)", (engine / "element_fn.rs").read_text()))
+    assert {name.lower() for name in functions} <= {name.replace("_", "") for name, *_ in CURVES}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("special", [False, True])
+def test_instructions(language: str, special: bool) -> None:
+    def program(x: lucid.Tensor, y: lucid.Tensor) -> list[lucid.Tensor]:
+        # More than one op, so that there is something to fuse.
+        return [f(x, y) * 0.5 + 1 for f in INSTRUCTIONS.values()]
+
+    compiled(language, program, numbers((70,), 13, special), numbers((70,), 14, special))
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_gradients_of_activations(language: str) -> None:
+    def gradients(device: str) -> np.ndarray:
+        x = lucid.tensor(numbers((70,), 15), device=device, requires_grad=True)
+
+        def step(x: lucid.Tensor) -> lucid.Tensor:
+            y = x * 1.5
+            loss = (F.gelu(y, approximate="tanh") * y.relu()).sum()
+            loss.backward()
+            return loss
+
+        f = lucid.compile(step, fullgraph=True) if device == "gpu" else step
+        for _ in range(2):
+            x.grad = None
+            f(x)
+        return x.grad.cpu().numpy()
+
+    want = gradients("cpu")
+    with emulated(language) as seen:
+        got = gradients("gpu")
+    assert "fused" in seen, seen
+    np.testing.assert_allclose(got, want, **within("near zero"))
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

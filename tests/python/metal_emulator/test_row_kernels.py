@@ -9,7 +9,7 @@ import lucid.nn.functional as F
 import numpy as np
 import pytest
 
-from tests.python.metal_emulator.test_engine_kernels import LANGUAGES, emulated, tensor
+from tests.python.metal_emulator.engine import LANGUAGES, emulated, tensor
 from tests.python.tolerances import TABLE
 
 pytestmark = pytest.mark.usefixtures("compiler")

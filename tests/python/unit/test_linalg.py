@@ -80,3 +80,80 @@ def test_batches_of_vmap() -> None:
     b = matrices(3, 2, seed=2)
     got = lucid.func.vmap(lambda m: _C.solve_matrices(m, b))(a)
     np.testing.assert_allclose(got.tolist(), _C.solve_matrices(a, b).tolist(), rtol=TABLE["program"].rtol)
+
+
+# The CPU device has LAPACK's routines in four dtypes, each of them a function of its own.
+LAPACK = pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+SIZES = pytest.mark.parametrize("n", [1, 2, 5, 11])
+
+
+def of(dtype: str, *shape: int, seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    parts = rng.standard_normal((2, *shape))
+    return (parts[0] + 1j * parts[1] if dtype.startswith("complex") else parts[0]).astype(dtype)
+
+
+def bounds(dtype: str) -> dict[str, float]:
+    return within("decomposition" if dtype in ("float32", "complex64") else "float64 factors")
+
+
+@LAPACK
+@SIZES
+@pytest.mark.parametrize("half", ["L", "U"])
+def test_eigenvalues_ascend_and_each_has_its_vector(dtype: str, n: int, half: str) -> None:
+    whole = of(dtype, 3, n, n)
+    whole = whole + whole.conj().swapaxes(-1, -2)
+    # Of the other half nothing is read.
+    read = np.tril(whole) + np.triu(np.full_like(whole, 99), 1) if half == "L" else np.triu(whole) + np.tril(whole * 7, -1)
+    values, vectors = lucid.linalg.eigh(lucid.tensor(read), UPLO=half)
+    w, v = values.numpy(), vectors.numpy()
+    assert (np.diff(w) >= 0).all()
+    np.testing.assert_allclose(whole @ v, v * w[:, None, :], **bounds(dtype))
+    np.testing.assert_allclose(v.conj().swapaxes(-1, -2) @ v, np.broadcast_to(np.eye(n), v.shape), **bounds(dtype))
+    np.testing.assert_allclose(w, np.linalg.eigvalsh(whole), **bounds(dtype))
+    np.testing.assert_allclose(lucid.linalg.eigvalsh(lucid.tensor(read), UPLO=half).numpy(), w, **bounds(dtype))
+
+
+@LAPACK
+@SIZES
+@pytest.mark.parametrize("upper", [False, True])
+@pytest.mark.parametrize("unit", [False, True])
+@pytest.mark.parametrize("left", [False, True])
+def test_triangular_systems(dtype: str, n: int, upper: bool, unit: bool, left: bool) -> None:
+    """The flags say what is read: neither the other half is, nor with `unitriangular` the diagonal."""
+    given = of(dtype, n, n) / 4 + 2 * np.eye(n, dtype=dtype)
+    matrix = np.triu(given) if upper else np.tril(given)
+    if unit:
+        np.fill_diagonal(matrix, 1)
+    right = of(dtype, n, 3, seed=1) if left else of(dtype, 3, n, seed=1)
+    a, b = lucid.tensor(given), lucid.tensor(right)
+    x = lucid.linalg.solve_triangular(a, b, upper=upper, left=left, unitriangular=unit).numpy()
+    np.testing.assert_allclose(matrix @ x if left else x @ matrix, right, **bounds(dtype))
+
+
+@LAPACK
+@SIZES
+@pytest.mark.parametrize("upper", [False, True])
+def test_cholesky_factors_of_either_half(dtype: str, n: int, upper: bool) -> None:
+    a = of(dtype, n, n)
+    whole = a @ a.conj().T + n * np.eye(n, dtype=dtype)
+    factor = lucid.linalg.cholesky(lucid.tensor(whole), upper=upper).numpy()
+    assert (np.tril(factor, -1) if upper else np.triu(factor, 1)).any() == 0
+    product = factor.conj().T @ factor if upper else factor @ factor.conj().T
+    np.testing.assert_allclose(product, whole, **bounds(dtype))
+    rebuilt = lucid.cholesky_solve(lucid.tensor(whole), lucid.tensor(factor), upper=upper).numpy()
+    np.testing.assert_allclose(rebuilt, np.eye(n), **bounds(dtype))
+
+
+@LAPACK
+@SIZES
+def test_systems_and_their_transposes(dtype: str, n: int) -> None:
+    a, b = of(dtype, n, n) + 3 * np.eye(n, dtype=dtype)[::-1], of(dtype, n, 2, seed=1)
+    x = lucid.linalg.solve(lucid.tensor(a), lucid.tensor(b)).numpy()
+    np.testing.assert_allclose(a @ x, b, **bounds(dtype))
+    lu, pivots = lucid.linalg.lu_factor(lucid.tensor(a))
+    for left, adjoint in [(True, False), (True, True), (False, False), (False, True)]:
+        right = lucid.tensor(b if left else b.T.copy())
+        y = lucid.linalg.lu_solve(lu, pivots, right, left=left, adjoint=adjoint).numpy()
+        matrix = a.conj().T if adjoint else a
+        np.testing.assert_allclose(matrix @ y if left else y @ matrix, right.numpy(), **bounds(dtype))
