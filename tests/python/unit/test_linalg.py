@@ -104,7 +104,9 @@ def test_eigenvalues_ascend_and_each_has_its_vector(dtype: str, n: int, half: st
     whole = of(dtype, 3, n, n)
     whole = whole + whole.conj().swapaxes(-1, -2)
     # Of the other half nothing is read.
-    read = np.tril(whole) + np.triu(np.full_like(whole, 99), 1) if half == "L" else np.triu(whole) + np.tril(whole * 7, -1)
+    read = (
+        np.tril(whole) + np.triu(np.full_like(whole, 99), 1) if half == "L" else np.triu(whole) + np.tril(whole * 7, -1)
+    )
     values, vectors = lucid.linalg.eigh(lucid.tensor(read), UPLO=half)
     w, v = values.numpy(), vectors.numpy()
     assert (np.diff(w) >= 0).all()
