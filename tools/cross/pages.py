@@ -23,7 +23,7 @@ SECONDS = 3 * 3600
 DONE = "pages: all programs ran"
 INIT = f"""#!/bin/busybox sh
 export PATH=/bin HOME=/tmp LD_LIBRARY_PATH=/lib RUST_BACKTRACE=1
-busybox --install -s /bin
+/bin/busybox --install -s /bin
 mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev

@@ -20,6 +20,7 @@ pub const GROUP: usize = 32;
 /// A float whose unit in the last place is 1.
 const MAGIC: f32 = 12_582_912.0;
 /// Rows of `x` from which rows of the matrix are unpacked for all of them.
+#[cfg(target_arch = "x86_64")]
 const MANY: usize = 4;
 
 /// How the elements of a matrix are packed.
@@ -66,6 +67,7 @@ impl Form {
     }
 
     /// Do elements have 8 bits?
+    #[cfg(target_arch = "x86_64")]
     const fn is_wide(self) -> bool {
         matches!(self, Form::Q8_0 | Form::Affine8)
     }
