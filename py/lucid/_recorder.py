@@ -49,6 +49,7 @@ class Recorder(TorchDispatchMode):
         error: What is raised where an op cannot be kept.
         who: Who says so.
         decomposed: By name of an op the function whose ops are kept in its place.
+        lowers: Whether what is kept are the ops below calls.
     """
 
     def __init__(
@@ -57,8 +58,10 @@ class Recorder(TorchDispatchMode):
         error: type[Exception],
         who: str,
         decomposed: Mapping[str, Callable[..., Any]] | None = None,
+        lowers: bool = False,
     ) -> None:
         super().__init__()
+        self._lowers = lowers
         self.error, self.who, self.decomposed = error, who, decomposed or {}
         self.calls: list[Call] = []
         self.kept: list[Any] = list(inputs)
@@ -123,6 +126,8 @@ class Recorder(TorchDispatchMode):
             func = getattr(lucid, name)
         given = [t for t in _pytree.tree_leaves((args, kwargs)) if isinstance(t, Tensor)]
         depends = any([self._depends(t) for t in given])
+        # Below a call, what is made of parameters belongs to the graph, which would hold a copy of a view otherwise.
+        depends = depends or (func._lowered and any(isinstance(t, Parameter) for t in given))
         if depends and name in self.decomposed:
             with self:
                 return self.decomposed[name](*args, **kwargs)

@@ -9,31 +9,34 @@
             self.calls[str(func)] += 1
             return func(*args, **(kwargs or {}))
 
-Differences from PyTorch: ops are those of Lucid's op table as the program, layers and `nn.functional` call them
-(`aten.linear.default`, not the `aten.addmm.default` below it), those of backward passes are not seen, and the overload
-is always `default`.
+Calls of layers, of `nn.functional` and of operators are seen as the ops below them, as in PyTorch: a linear layer as
+`aten.t.default` and `aten.addmm.default`, a convolution as `aten.convolution.default`, `x[0]` as `aten.select.int`.
+
+Differences from PyTorch: the ops of backward passes are not seen; `einsum`, recurrent layers, attention and other calls
+that are one kernel here are seen as one op of their own name; ops compare equal by name, whatever their overloads.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
+from lucid import _C
 from lucid.overrides import TorchFunctionMode
 
 __all__ = ["Op", "TorchDispatchMode"]
 
 
 class Op:
-    """An op as a mode sees it: called, it runs; it is printed as `aten.add.default`, and compared by name."""
+    """An op as a mode sees it: called, it runs; it is printed as `aten.add.Tensor`, and compared by name."""
 
     namespace = "aten"
-    _overloadname = "default"
 
-    def __init__(self, name: str, function: Callable[..., Any]) -> None:
-        self.__name__ = f"{name}.default"
-        self._opname, self._function = name, function
+    def __init__(
+        self, name: str, function: Callable[..., Any], overload: str = "default", lowered: bool = False
+    ) -> None:
+        self.__name__ = f"{name}.{overload}"
+        self._opname, self._function, self._overloadname, self._lowered = name, function, overload, lowered
 
     @property
     def overloadpacket(self) -> Any:
@@ -42,18 +45,23 @@ class Op:
 
         return getattr(ops.aten, self._opname)
 
+    _overloadpacket = overloadpacket
+
     def name(self) -> str:
-        """`aten::add`."""
-        return f"aten::{self._opname}"
+        """`aten::add.Tensor`; without the overload where that is `default`."""
+        return f"aten::{self._opname}" + (f".{self._overloadname}" if self._overloadname != "default" else "")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        # The mode around the one that is shown this op is shown the op, too, and not what it is made of.
+        if self._lowered and _C._torch_function_modes() and not _C._is_torch_function_all_disabled():
+            return _C._handle_torch_function(self, (), *args, **kwargs)
         return self._function(*args, **kwargs)
 
     def __str__(self) -> str:
-        return f"aten.{self._opname}.default"
+        return f"aten.{self.__name__}"
 
     def __repr__(self) -> str:
-        return f"<OpOverload(op='aten.{self._opname}', overload='default')>"
+        return f"<OpOverload(op='aten.{self._opname}', overload='{self._overloadname}')>"
 
     def __eq__(self, other: object) -> bool:
         return type(other).__name__ in ("Op", "_Native") and getattr(other, "_opname", None) == self._opname
@@ -65,6 +73,7 @@ class Op:
 _OPERATORS = {
     **{f"__{side}{name}__": name for name in ("add", "sub", "mul", "pow", "mod", "matmul") for side in ("", "r", "i")},
     **{f"__{side}truediv__": "div" for side in ("", "r", "i")},
+    **{f"__{side}floordiv__": "floor_divide" for side in ("", "r", "i")},
     **{f"__{name}__": name for name in ("eq", "ne", "lt", "le", "gt", "ge", "neg", "abs")},
     **{f"__{side}{name}__": f"bitwise_{name}" for name in ("and", "or", "xor") for side in ("", "r", "i")},
     "__getitem__": "index",
@@ -130,16 +139,66 @@ class TorchDispatchMode(TorchFunctionMode):
     ) -> Any:
         raise NotImplementedError
 
+    #: Whether calls are shown as the ops below them.
+    _lowers = True
+
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        name = getattr(func, "__name__", "")
-        if name in _QUERIES or not name:
+        if isinstance(func, Op):
+            return self.__torch_dispatch__(func, types, args, kwargs)
+        called = getattr(func, "__name__", "")
+        if called == "__get__" and self._lowers:
+            attribute = getattr(getattr(func, "__self__", None), "__name__", "")
+            if attribute in ("T", "H", "mT"):
+                return self._lower(attribute, func, types, (args[0], attribute), {}, lambda: func(*args, **kwargs))
+        if called in _QUERIES or not called:
             return func(*args, **kwargs)
-        return self.__torch_dispatch__(_op(_OPERATORS.get(name, name), func), types, args, kwargs)
+        name = _OPERATORS.get(called, called)
+
+        def whole() -> Any:
+            op = Op(name, func, _lowering.overload(name, args, kwargs))
+            return self.__torch_dispatch__(op, types, args, kwargs)
+
+        if not self._lowers:
+            return whole()
+        return self._lower(called if called in _lowering.RULES else name, func, types, args, kwargs, whole)
+
+    def _lower(
+        self,
+        name: str,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        whole: Callable[[], Any],
+    ) -> Any:
+        """The result by the rule of a name; where there is none, that of `whole`."""
+        ruled, result = _lowering.lower(name, _Run(self, types), args, kwargs)
+        return result if ruled else whole()
 
 
-@functools.lru_cache(4096)
-def _op(name: str, function: Callable[..., Any]) -> Op:
-    return Op(name, function)
+class _Run:
+    """Runs the ops of a rule before a mode's eyes."""
+
+    def __init__(self, mode: TorchDispatchMode, types: Any) -> None:
+        self.mode, self.types, self.ran = mode, types, False
+
+    def __call__(self, full: str, *args: Any, **kwargs: Any) -> Any:
+        from lucid import ops
+
+        self.ran = True
+        name, _, overload = full.partition(".")
+        function = getattr(ops.aten, name)
+        op = Op(name, function, overload or _lowering.overload(name, args, kwargs), lowered=True)
+        return self.mode.__torch_dispatch__(op, self.types, args, kwargs)
+
+    def inside(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Calls a function, whose calls are seen."""
+        self.ran = True
+        with self.mode:
+            return function(*args, **kwargs)
+
+
+from lucid.utils import _lowering  # noqa: E402  # It needs `nn.functional`, which is not there yet.

@@ -87,7 +87,7 @@ class _Trace:
             self.enter(self.graph.placeholder(name), arg)
         tensors = [t for t in _pytree.tree_leaves(args) if isinstance(t, Tensor)]
         distinct = [t for i, t in enumerate(tensors) if all(t is not u for u in tensors[:i])]
-        self.recorder = Recorder(distinct, errors.RuntimeError, "make_fx", table)
+        self.recorder = Recorder(distinct, errors.RuntimeError, "make_fx", table, lowers=True)
         steps = _C._GraphRecorder(distinct, False)
         try:
             with self.recorder:

@@ -44,11 +44,103 @@ def test_a_mode_counts_logs_and_replaces() -> None:
             y.sum().backward()
     assert inner.calls == {"aten.sum.default": 1}
     # The inner mode saw it first, and what it called went to the one around it.
-    expected = ["linear", "relu", "add", "mul", "exp", "sum"]
-    assert mode.calls == {f"aten.{name}.default": 1 for name in expected}
+    expected = ["t.default", "addmm.default", "relu.default", "add.Tensor", "mul.Tensor", "exp.default", "sum.default"]
+    assert mode.calls == {f"aten.{name}": 1 for name in expected}
     assert layer.weight.grad is not None and lucid.exp(x)[0, 0].item() > 2
     with pytest.raises(NotImplementedError), TorchDispatchMode():
         lucid.exp(x)
+
+
+#: Of a framework `m`, its functions `F` and tensors `a` (2, 4), `b` (2, 3, 4), `c` (2, 3, 8, 8).
+SHOWN = (
+    *("F.linear(a, w, v)", "F.linear(a, w)", "F.linear(b, w, v)", "F.linear(b, w)", "F.linear(a[0], w)"),
+    *("a @ w.T", "b @ w.t()", "c @ c", "a @ a[0]", "a[0] @ a[1]", "m.bmm(b, b.mT)", "m.addmm(v, a, w.t())"),
+    *("F.conv2d(c, k, v[:4], padding=1)", "F.conv2d(c[0], k)", "F.conv1d(b, k[:, :, 0], stride=(1,))"),
+    *("F.conv2d(c, k, padding='same')", "F.conv_transpose2d(c, k.transpose(0, 1), stride=2, output_padding=1)"),
+    *("a + a", "a + 1", "1 - a", "2 / a", "a ** 2", "2 ** a", "a ** a", "a == 1", "a > a", "-a", "a // 2", "a % 2"),
+    *("F.relu(a)", "F.relu6(a)", "F.gelu(a)", "F.softmax(a, -1)", "a.log_softmax(1)", "m.softmax(a, 1, m.float64)"),
+    *("F.mse_loss(a, a + 1)", "F.l1_loss(a, a * 2)", "F.cross_entropy(a, i)", "F.nll_loss(a, i, reduction='sum')"),
+    *("F.layer_norm(a, (4,))", "F.group_norm(c, 3)", "F.normalize(a)", "F.max_pool2d(c, 2)", "F.avg_pool2d(c, 2)"),
+    *("F.adaptive_avg_pool2d(c, 1)", "F.adaptive_avg_pool2d(c, (2, None))"),
+    *("F.dropout(a, 0.5, False)", "F.dropout(a, 0.5) * 0", "F.interpolate(c, scale_factor=2)", "F.pad(a, (1, 1))"),
+    *("F.interpolate(c, (4, 6), mode='bilinear', align_corners=True)", "b.flatten(1)", "b.reshape(6, -1)"),
+    *("b.transpose(0, 1).reshape(6, 4)", "b.view(6, 4)", "b.permute(0, 2, 1)", "a.contiguous()", "a.t().contiguous()"),
+    *("a[None]", "a[:, 1:]", "a[0]", "a[i]", "a[a > 0]", "b[..., 0]", "a[:, ::2]", "b[:, None, -1]", "b[0, i]"),
+    *("a.chunk(2, 1)[0]", "a.split(2, 1)[0]", "a.split([1, 3], 1)[1]", "a.unbind()[0]", "m.cat([a, a])"),
+    *(
+        "a.sum()",
+        "a.sum(1)",
+        "a.mean()",
+        "a.mean(dim=1)",
+        "a.max()",
+        "a.max(1)[0]",
+        "m.max(a, a)",
+        "a.std(1)",
+        "a.var()",
+    ),
+    *("m.where(a > 0, a, a)", "a.masked_fill(a > 0, 0.0)", "a.double()", "a.to(m.float64)", "a.to('cpu')", "a.float()"),
+    *("a.sum().item()", "m.outer(a[0], a[1])", "a.clone().fill_(1.0)", "a.clone().add_(1)", "a[None].squeeze(0)"),
+    *("a.clone().__setitem__(0, 1.0)", "a.clone().__setitem__((slice(None), 0), a[:, 1])", "a.topk(2)[0]"),
+)
+
+
+def _shown(framework: Any, text: str) -> tuple[list[str], Any]:
+    base: Any = importlib.import_module(f"{framework.__name__}.utils._python_dispatch").TorchDispatchMode
+
+    class Log(base):  # type: ignore[misc]
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    seen: list[str] = []
+    arrays = {"a": (2, 4), "b": (2, 3, 4), "c": (2, 3, 8, 8), "w": (5, 4), "v": (5,), "k": (4, 3, 3, 3)}
+    rng = np.random.default_rng(0)
+    names = {n: framework.tensor(rng.uniform(0.1, 1, s).astype(np.float32)) for n, s in arrays.items()}
+    names["i"] = framework.tensor([1, 0])
+    with Log():
+        made = eval(text, {"m": framework, "F": framework.nn.functional, **names})
+    return seen, made
+
+
+@pytest.mark.parametrize("text", SHOWN)
+def test_modes_show_the_ops_below_calls(text: str) -> None:
+    (theirs, want), (ours, got) = _shown(torch, text), _shown(lucid, text)
+    assert ours == theirs
+    if want is not None:
+        got, want = (np.asarray(x.numpy() if hasattr(x, "numpy") else x) for x in (got, want))
+        np.testing.assert_allclose(got, want, **within("few ops"))
+
+
+def test_lowered_calls_have_gradients_and_go_to_outer_modes() -> None:
+    class Names(TorchDispatchMode):
+        def __init__(self) -> None:
+            super().__init__()
+            self.seen: list[str] = []
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            self.seen.append(func.name())
+            return func(*args, **(kwargs or {}))
+
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(16, 5))
+    x, target = lucid.randn(2, 3, 4, 4), lucid.tensor([1, 4])
+    nn.functional.cross_entropy(model(x), target).backward()
+    want = [p.grad.clone() for p in model.parameters()]
+    model.zero_grad()
+    with Names() as outer, Names() as inner:
+        loss = nn.functional.cross_entropy(model(x), target)
+    loss.backward()
+    assert inner.seen == outer.seen and "aten::convolution" in outer.seen and "aten::add_.Tensor" in outer.seen
+    for p, grad in zip(model.parameters(), want, strict=True):
+        np.testing.assert_allclose(p.grad.numpy(), grad.numpy(), **within("few ops"))
+    # What is wrong is told as the call itself tells it.
+    with pytest.raises(RuntimeError, match="shape"), Names():
+        nn.functional.conv2d(x, lucid.ones(4, 2, 3, 3))
+    attention = nn.MultiheadAttention(4, 2, batch_first=True)
+    y = lucid.randn(2, 3, 4)
+    with Names() as mode:
+        made = attention(y, y, y)[0]
+    assert "aten::addmm" in mode.seen and "aten::bmm" in mode.seen
+    np.testing.assert_allclose(made.detach().numpy(), attention(y, y, y)[0].detach().numpy(), **within("few ops"))
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -17,6 +17,7 @@ FUNCTIONS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "several": lambda m, x, y: m.topk(x, 2)[0] + 1,
     "product": lambda m, x, y: m.mm(x, y),
     "shapes": lambda m, x, y: m.cat([x, y]).permute(1, 0).relu(),
+    "layers": lambda m, x, y: m.nn.functional.linear(x, y).softmax(1)[:, 0],
     "dict": lambda m, x, y: {"a": x - y, "b": m.where(x > 0, x, y)},
 }
 X, Y = [[1.0, -2.0], [3.0, 0.5]], [[0.5, 1.0], [-1.0, 2.0]]
