@@ -41,7 +41,7 @@ SHAPE = re.compile(
 FILLER = {"the", "a", "an", "of", "to", "for", "value", "argument"}
 
 # What PyTorch programs ask for and Lucid answers for no hardware of its own: their names are the documentation.
-SKIPPED_MODULES = ("lucid.as_torch", "lucid.xpu", "lucid.return_types")
+SKIPPED_MODULES = ("lucid.as_torch", "lucid.xpu", "lucid.mtia", "lucid.return_types")
 
 
 def modules() -> Iterator[Any]:

@@ -32,13 +32,10 @@ FILES = "how files are laid out, checked and mapped is not to be set"
 #: Modules that are not there.
 MODULES: dict[str, str] = {
     **dict.fromkeys(("nn.intrinsic", "nn.qat"), QUANTIZED),
-    **dict.fromkeys(("mtia",), OTHER_MACHINES),
     **dict.fromkeys(("functional", "nn.modules.linear_cross_entropy"), INTERNAL),
     "optim.functional": FUNCTIONS_OF_OPTIMIZERS,
     **dict.fromkeys(("utils.module_tracker",), INTERNAL),
-    **dict.fromkeys(
-        ("utils.weak", "utils.backend_registration", "utils.throughput_benchmark"), INTERNAL
-    ),
+    **dict.fromkeys(("utils.weak", "utils.backend_registration", "utils.throughput_benchmark"), INTERNAL),
 }
 
 

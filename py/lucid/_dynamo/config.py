@@ -30,6 +30,7 @@ capture_func_transforms: bool = True
 guard_nn_modules: bool = True
 inline_inbuilt_nn_modules: bool = True
 optimize_ddp: bool = True
+skip_fwd_side_effects_in_bwd_under_checkpoint: bool = False
 specialize_int: bool = False
 suppress_errors: bool = False
 verbose: bool = False

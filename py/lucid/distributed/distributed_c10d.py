@@ -1,5 +1,8 @@
 """PyTorch's file of the process groups and collectives: the names of `lucid.distributed`."""
 
+from typing import Any
+
+from lucid._absent import missing
 from lucid.distributed import *  # noqa: F403
 from lucid.distributed import _state
 from lucid.distributed import store as dist_store
@@ -24,3 +27,12 @@ def _get_default_store() -> dist_store.Store:
     _get_default_group()
     assert _state._state.store is not None
     return _state._state.store
+
+
+def __getattr__(name: str) -> Any:
+    if name == "_pg_map":
+        # PyTorch's table of the groups that there are.
+        from lucid.distributed import is_initialized
+
+        return {_get_default_group(): (None, None)} if is_initialized() else {}
+    raise missing(__name__, name)

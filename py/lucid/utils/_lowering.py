@@ -185,7 +185,6 @@ def layer_norm(
     weight: Tensor | None = None,
     bias: Tensor | None = None,
     eps: float = 1e-5,
-    cudnn_enable: bool = True,
 ) -> Any:
     return run("native_layer_norm", input, normalized_shape, weight, bias, eps)[0]
 
@@ -198,7 +197,6 @@ def group_norm(
     weight: Tensor | None = None,
     bias: Tensor | None = None,
     eps: float = 1e-5,
-    cudnn_enabled: bool = True,
 ) -> Any:
     n, c = input.shape[:2]
     each = input.numel() // (n * c) if n * c else 0

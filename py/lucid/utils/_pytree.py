@@ -195,6 +195,9 @@ def register_pytree_node(
     SUPPORTED_NODES[cls] = NodeDef(flatten_fn, unflatten_fn, keys)
 
 
+_register_pytree_node = register_pytree_node
+
+
 def register_dataclass(
     cls: type[Any],
     *,

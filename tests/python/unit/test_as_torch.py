@@ -84,7 +84,7 @@ def test_metadata_answers() -> None:
 def test_absent_modules_tell_why() -> None:
     told = says("""
         import importlib.util
-        for name in ("torch.nothing", "torch.nn.nothing", "torch.mtia"):
+        for name in ("torch.nothing", "torch.nn.nothing", "torch.nn.qat"):
             try:
                 __import__(name)
             except ModuleNotFoundError as e:
@@ -97,7 +97,7 @@ def test_absent_modules_tell_why() -> None:
         """)
     assert told[0] == "torch.nothing Lucid has no module lucid.noth"
     assert told[1].startswith("torch.nn.nothing ")
-    assert told[2].startswith("torch.mtia of devices that")
+    assert told[2].startswith("torch.nn.qat there are no quant")
     assert told[3] == "True"
 
 

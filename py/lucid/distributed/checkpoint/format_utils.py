@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import lucid
-from lucid.distributed.checkpoint import _Reader, load, save
+from lucid.distributed.checkpoint import DefaultLoadPlanner, _Reader, _storage, load, save
+from lucid.distributed.checkpoint.state_dict_loader import load_state_dict
 
 __all__ = ["dcp_to_torch_save", "torch_save_to_dcp"]
 
@@ -42,15 +43,38 @@ def dcp_to_torch_save(dcp_checkpoint_dir: str | os.PathLike[str], torch_save_pat
         ...     lucid.load(f"{folder}/whole.pt")
         {'weight': tensor([1., 1.])}
     """
-    folder = Path(dcp_checkpoint_dir)
     state: dict[str, Any] = {}
+    _fill(state, Path(dcp_checkpoint_dir))
+    lucid.save(state, torch_save_path)
+
+
+def _fill(state: dict[str, Any], folder: Path) -> None:
+    """Puts all that a checkpoint has into an empty state dict."""
     for path, entry in _Reader(folder).tensors.items():
         dtype = getattr(lucid, entry["dtype"].rpartition(".")[2])
         _put(state, path, lucid.zeros(entry["shape"], dtype=dtype, device="cpu"))
     load(state, checkpoint_id=folder, no_dist=True)
     for path, value in lucid.load(folder / "values.pt", map_location="cpu", weights_only=True).items():
         _put(state, path, value)
-    lucid.save(state, torch_save_path)
+
+
+class _EmptyStateDictLoadPlanner(DefaultLoadPlanner):
+    """The plan by which `_load_state_dict` puts all that a checkpoint has into an empty state dict."""
+
+
+def _load_state_dict(
+    state_dict: dict[str, Any],
+    storage_reader: Any,
+    process_group: Any = None,
+    coordinator_rank: int = 0,
+    no_dist: bool = False,
+    planner: Any = None,
+) -> None:
+    """`load_state_dict`, or with the planner of empty state dicts all of the checkpoint."""
+    if isinstance(planner, _EmptyStateDictLoadPlanner):
+        _fill(state_dict, _storage.folder("_load_state_dict", None, storage_reader, None))
+        return
+    load_state_dict(state_dict, storage_reader, process_group, coordinator_rank, no_dist, planner)
 
 
 def torch_save_to_dcp(torch_save_path: str | os.PathLike[str], dcp_checkpoint_dir: str | os.PathLike[str]) -> None:

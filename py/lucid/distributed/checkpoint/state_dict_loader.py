@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from lucid._absent import missing
 from lucid._warnings import warn_without_effect
 from lucid.distributed.checkpoint import load as load
 
@@ -41,3 +42,11 @@ def load_state_dict(
     """
     warn_without_effect("load_state_dict", "all ranks read", coordinator_rank=coordinator_rank != 0)
     load(state_dict, storage_reader=storage_reader, process_group=process_group, no_dist=no_dist, planner=planner)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "_load_state_dict":
+        from lucid.distributed.checkpoint.format_utils import _load_state_dict
+
+        return _load_state_dict
+    raise missing(__name__, name)

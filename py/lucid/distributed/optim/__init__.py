@@ -9,9 +9,11 @@ import lucid
 from lucid import Tensor, errors
 from lucid.distributed._objects import _gathered
 from lucid.distributed._state import resolve
+from lucid.distributed.optim._post_local_sgd import DistributedOptimizer as DistributedOptimizer
+from lucid.distributed.optim._post_local_sgd import PostLocalSGDOptimizer as PostLocalSGDOptimizer
 from lucid.optim import Optimizer
 
-__all__ = ["ZeroRedundancyOptimizer"]
+__all__ = ["DistributedOptimizer", "PostLocalSGDOptimizer", "ZeroRedundancyOptimizer"]
 
 
 class ZeroRedundancyOptimizer(Optimizer):

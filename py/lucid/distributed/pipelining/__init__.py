@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,7 +14,7 @@ from lucid.distributed._state import resolve
 from lucid.distributed._work import Work
 from lucid.nn.modules.module import Module
 
-__all__ = ["PipelineStage", "Schedule1F1B", "ScheduleGPipe"]
+__all__ = ["PipelineStage", "Schedule1F1B", "ScheduleGPipe", "SplitPoint", "pipeline"]
 
 
 class PipelineStage:
@@ -286,3 +287,41 @@ class Schedule1F1B(_Schedule):
             yield "F", ahead + i
             yield "B", i
         yield from (("B", i) for i in range(self._n - ahead, self._n))
+
+
+class SplitPoint(enum.Enum):
+    """Where `pipeline` would split a model: before or after a module."""
+
+    BEGINNING = 1
+    END = 2
+
+
+def pipeline(
+    module: Module,
+    mb_args: tuple[Any, ...],
+    mb_kwargs: dict[str, Any] | None = None,
+    split_spec: dict[str, SplitPoint] | None = None,
+    split_policy: Callable[..., Any] | None = None,
+) -> Any:
+    """Splits a model into stages from a trace, in PyTorch. Here stages are modules that the program makes.
+
+    Args:
+        module (Module): the model.
+        mb_args (tuple): the arguments of a part of a batch.
+        mb_kwargs (dict, optional): those by name.
+        split_spec (dict, optional): by path of a module where to split.
+        split_policy (callable, optional): a function that splits.
+
+    Returns:
+        Nothing.
+
+    Raises:
+        NotImplementedError: always; give each process its part of the model as a `PipelineStage`.
+
+    Example:
+        >>> lucid.distributed.pipelining.pipeline(lucid.nn.Linear(2, 2), (lucid.ones(1, 2),))
+        Traceback (most recent call last):
+        ...
+        lucid.errors.NotImplementedError: pipeline: models are not split by a trace; make each part a PipelineStage
+    """
+    raise errors.NotImplementedError("pipeline: models are not split by a trace; make each part a PipelineStage")

@@ -54,7 +54,7 @@ def make_fx(
         >>> from lucid.fx.experimental.proxy_tensor import make_fx
         >>> traced = make_fx(lambda x: x.sin() + 1)(lucid.zeros(2))
         >>> [str(n.target) for n in traced.graph.nodes if n.op == "call_function"]
-        ['aten.sin.default', 'aten.add.default']
+        ['aten.sin.default', 'aten.add.Tensor']
         >>> traced(lucid.zeros(3))
         tensor([1., 1., 1.])
     """

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import lucid
 import lucid.distributed as dist
 from lucid import nn
 from lucid.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
+from lucid.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import PostLocalSGDState, post_localSGD_hook
+from lucid.distributed.algorithms.join import Join, Joinable, JoinHook
+from lucid.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
+from lucid.distributed.optim import PostLocalSGDOptimizer
+from lucid.distributed.utils import _sync_module_states
 from lucid.nn.data_parallel import GradBucket
 from lucid.nn.parallel import DistributedDataParallel as DDP
 
@@ -103,7 +110,102 @@ def check_uneven_inputs(rank: int, n: int) -> None:
         assert "no inputs any more" in str(e)
 
 
+class Count(Joinable):
+    """Sums a number over all processes in each pass; one without inputs adds nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sums: list[float] = []
+        self.last: bool | None = None
+
+    def __call__(self, x: float) -> None:
+        Join.notify_join_context(self)
+        self.add(x)
+
+    def add(self, x: float) -> None:
+        total = lucid.tensor([x])
+        dist.all_reduce(total)
+        self.sums.append(total.item())
+
+    def join_hook(self, **kwargs: Any) -> JoinHook:
+        assert kwargs == {"nothing": 0.0}
+
+        class Hook(JoinHook):
+            def main_hook(hook) -> None:
+                self.add(kwargs["nothing"])
+
+            def post_hook(hook, is_last_joiner: bool) -> None:
+                self.last = is_last_joiner
+
+        return Hook()
+
+    @property
+    def join_device(self) -> Any:
+        return lucid.device("cpu")
+
+    @property
+    def join_process_group(self) -> Any:
+        return dist.group.WORLD
+
+
+def check_join(rank: int, n: int) -> None:
+    """`Join` of a joinable and of a module: rank r has r + 2 inputs."""
+    count = Count()
+    with Join([count], nothing=0.0):
+        for _ in range(rank + 2):
+            count(1.0)
+    assert count.sums == [float(sum(i < r + 2 for r in range(n))) for i in range(n + 1)] and count.last == (
+        rank == n - 1
+    )
+    x, y = data(n)
+    nets = [DDP(model()), DDP(model())]
+    blocks = [nets[0].join(), Join([nets[1]])]
+    for net, block in zip(nets, blocks, strict=True):
+        with block:
+            for a, b in list(zip(x.chunk(8 * n // 2), y.chunk(8 * n // 2), strict=True))[: rank + 2]:
+                nn.functional.mse_loss(net(a), b).backward()
+    for p, q in zip(nets[0].parameters(), nets[1].parameters(), strict=True):
+        close(p.grad, q.grad, "Join")
+    try:
+        with Join([count], throw_on_early_termination=True, nothing=0.0):
+            for _ in range(rank + 2):
+                count(1.0)
+        raise AssertionError("one ended early")
+    except RuntimeError as e:
+        assert "exhausted inputs" in str(e)
+
+
+def check_local_sgd(rank: int, n: int) -> None:
+    """Gradients of all processes at first; then each steps alone, and parameters are averaged every third step."""
+    x, y = data(n)
+    x, y = x.chunk(n)[rank], y.chunk(n)[rank]
+    net = DDP(model())
+    subgroup = [dist.new_group([r]) for r in range(n)][rank]
+    net.register_comm_hook(PostLocalSGDState(None, subgroup, 2), post_localSGD_hook)
+    averager = PeriodicModelAverager(period=3, warmup_steps=2)
+    opt = PostLocalSGDOptimizer(lucid.optim.SGD(net.parameters(), lr=0.1), averager)
+    same = []
+    for _ in range(7):
+        opt.zero_grad()
+        nn.functional.mse_loss(net(x), y).backward()
+        opt.step()
+        own = nn.utils.parameters_to_vector(net.parameters()).detach()
+        mean = own.clone()
+        dist.all_reduce(mean, dist.ReduceOp.AVG)
+        same.append(bool((own - mean).abs().max() < 1e-6))
+    assert same == [True, True, True, False, False, True, False], same
+    assert opt.state_dict()["step"] == 7 and averager.step == 7
+    _sync_module_states(net.module, None, 1 << 20, n - 1, {"0.bias"})
+    held = [p.detach().clone() for p in net.parameters()]
+    for p in held:
+        dist.broadcast(p, 0)
+    differ = [not lucid.equal(p, q) for p, q in zip(held, net.parameters(), strict=True)]
+    assert differ == [rank != 0 and name == "0.bias" for name, _ in net.module.named_parameters()]
+
+
 dist.init_process_group("gloo", timeout=60)
+check_join(dist.get_rank(), dist.get_world_size())
+check_local_sgd(dist.get_rank(), dist.get_world_size())
 check_powersgd(dist.get_rank(), dist.get_world_size())
 check_uneven_inputs(dist.get_rank(), dist.get_world_size())
 dist.destroy_process_group()

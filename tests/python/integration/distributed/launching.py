@@ -33,3 +33,22 @@ def succeeded(n: int, script: str | Path, *args: str, **more: object) -> str:
     for rank in range(n):
         assert f"[rank{rank}]: done" in done.stdout, done.stdout[-3000:]
     return done.stdout
+
+
+def add_ranks(more: int) -> int:
+    """What each process gets: the sum of all ranks and `more`."""
+    import lucid
+    import lucid.distributed as dist
+
+    dist.init_process_group("gloo")
+    total = lucid.tensor([dist.get_rank() + more])
+    dist.all_reduce(total)
+    dist.destroy_process_group()
+    return int(total.item())
+
+
+def fail_at_first() -> str:
+    """Fails until it is started again; the number of starts before."""
+    if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+        raise ValueError("not the first time")
+    return os.environ["TORCHELASTIC_RESTART_COUNT"]

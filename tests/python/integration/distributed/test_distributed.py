@@ -93,6 +93,24 @@ def test_powersgd_and_uneven_inputs() -> None:
     succeeded(2, "check_data_parallel.py")
 
 
+def test_a_function_as_one_job() -> None:
+    from lucid.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from lucid.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    from tests.python.integration.distributed.launching import add_ranks, fail_at_first
+
+    assert elastic_launch(LaunchConfig(1, 1, 2, max_restarts=0), add_ranks)(5) == {0: 11, 1: 11}
+    assert elastic_launch(LaunchConfig(1, 1, 1, max_restarts=1), fail_at_first)() == {0: "1"}
+    with pytest.raises(ChildFailedError, match="not the first time"):
+        elastic_launch(LaunchConfig(1, 1, 1, max_restarts=0), fail_at_first)()
+    with pytest.raises(NotImplementedError, match="run --nnodes"):
+        LaunchConfig(2, 2, 1)
+    with pytest.raises(ValueError, match="number of processes"):
+        LaunchConfig(1, 1, 0)
+    with pytest.raises(NotImplementedError, match="starts programs"):
+        elastic_launch(LaunchConfig(1, 1, 1), "train.py")
+
+
 def test_checkpoints_of_4_processes_are_read_by_2_and_by_one(tmp_path: Path) -> None:
     import lucid.distributed.checkpoint as dcp
 

@@ -461,3 +461,60 @@ def test_features_are_extracted(device: str) -> None:
     assert lucid.equal(found["stem.2"], stem)
     assert lucid.equal(found["blocks.1"], model.blocks[1](model.blocks[0](stem)))
     assert not hasattr(gm, "head")
+
+
+def _foldable(f: Any) -> Any:
+    layers = f.nn
+
+    class Net(layers.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = layers.Sequential(
+                layers.Conv2d(2, 3, 3), layers.BatchNorm2d(3), layers.ReLU(), layers.Dropout(0.5)
+            )
+            self.shared, self.norm = layers.Conv2d(3, 3, 1), layers.BatchNorm2d(3)
+            self.plain = layers.BatchNorm2d(3, track_running_stats=False)
+            self.head, self.last = layers.Linear(3, 4), layers.BatchNorm1d(4)
+
+        def forward(self, x: Any) -> Any:
+            x = self.body(x)
+            y = self.shared(x)
+            x = self.plain(self.norm(y) + y)
+            return self.last(self.head(x.mean((2, 3))))
+
+    return Net()
+
+
+def test_models_for_inference() -> None:
+    import lucid.fx.experimental.optimization as ours
+    import torch.fx.experimental.optimization as theirs
+
+    reference, model = _foldable(torch), _foldable(lucid)
+    rng = np.random.default_rng(0)
+    state = {k: rng.uniform(0.5, 1.5, tuple(v.shape)).astype(np.float32) for k, v in model.state_dict().items()}
+    for module, f in ((model, lucid), (reference, torch)):
+        module.load_state_dict({k: f.tensor(v) if v.ndim else f.tensor(3) for k, v in state.items()})
+        module.eval()
+    x = rng.standard_normal((2, 2, 5, 5)).astype(np.float32)
+    want = reference(torch.tensor(x)).detach().numpy()
+
+    def calls(graph: Any) -> list[str]:
+        return [str(n.target) for n in graph.nodes if n.op == "call_module"]
+
+    fused = ours.fuse(model)
+    assert calls(fused.graph) == calls(theirs.fuse(reference).graph)
+    best = ours.optimize_for_inference(model)
+    assert calls(best.graph) == [c for c in calls(fused.graph) if c != "body.3"]
+    for made in (model, fused, best, ours.optimize_for_inference(model, {"conv_bn_fuse": False})):
+        np.testing.assert_allclose(made(lucid.tensor(x)).detach().numpy(), want, rtol=1e-4, atol=1e-5)
+    # The model itself is as it was.
+    assert "body.1" in dict(model.named_modules()) and calls(lucid.fx.symbolic_trace(model).graph)[1] == "body.1"
+    with pytest.raises(ValueError, match="GraphModule"):
+        ours.fuse(model, no_trace=True)
+    with pytest.raises(AssertionError, match="eval"):
+        ours.fuse(model.train())
+    with pytest.raises(RuntimeError, match="no pass 'other'"):
+        ours.optimize_for_inference(model.eval(), {"other": True})
+    nodes = list(lucid.fx.symbolic_trace(model).graph.nodes)
+    with pytest.raises(RuntimeError, match="neither an input"):
+        ours.extract_subgraph(model, nodes[2:3], nodes[:1], nodes[2:3])

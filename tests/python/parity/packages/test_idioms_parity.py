@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import http.server
 import importlib
 import pickle
@@ -451,3 +452,49 @@ def test_a_name_that_is_absent_says_why(name: str, reason: str) -> None:
         getattr(held, last)
     with pytest.raises(AttributeError, match=r"has no attribute 'nothing_of_this_name'$"):
         _ = held.nothing_of_this_name
+
+
+def test_names_of_launchers_and_checkpoints(tmp_path: Any) -> None:
+    import lucid.distributed.checkpoint as dcp
+    from lucid.distributed._tensor.experimental import implicit_replication
+    from lucid.distributed.algorithms._checkpoint.checkpoint_wrapper import offload_wrapper
+    from lucid.distributed.checkpoint import format_utils
+    from lucid.distributed.checkpoint.optimizer import load_sharded_optimizer_state_dict
+    from lucid.distributed.optim import DistributedOptimizer
+    from lucid.distributed.pipelining import SplitPoint, pipeline
+    from lucid.distributed.tensor.experimental._attention import set_rotate_method
+
+    layer = lucid.nn.Linear(3, 2)
+    wrapped, x = offload_wrapper(copy.deepcopy(layer)), lucid.randn(4, 3)
+    for module in (layer, wrapped):
+        module(x).tanh().sum().backward()
+    assert list(wrapped.state_dict()) == ["weight", "bias"] and lucid.equal(wrapped.weight.grad, layer.weight.grad)
+    dcp.save({"model": layer.state_dict(), "optim": {"step": 3}}, checkpoint_id=tmp_path / "c", no_dist=True)
+    found: dict[str, Any] = {}
+    reader = dcp.FileSystemReader(tmp_path / "c")
+    planner = format_utils._EmptyStateDictLoadPlanner()
+    format_utils._load_state_dict(found, storage_reader=reader, planner=planner, no_dist=True)
+    assert lucid.equal(found["model"]["weight"], layer.weight) and found["optim"] == {"step": 3}
+    assert load_sharded_optimizer_state_dict({}, "optim", reader) == {"optim": {"step": 3}}
+    with pytest.raises(RuntimeError, match="has no 'other'"):
+        load_sharded_optimizer_state_dict({}, "other", reader)
+    for call in (implicit_replication, set_rotate_method, DistributedOptimizer):
+        with pytest.raises(NotImplementedError, match=": "):
+            call()
+    with pytest.raises(NotImplementedError, match="PipelineStage"):
+        pipeline(layer, (x,), split_spec={"0": SplitPoint.END})
+    assert not lucid.distributed.distributed_c10d._pg_map
+    assert not lucid.mtia.is_available() and lucid.mtia.device_count() == 0
+    with pytest.raises(RuntimeError, match="no such device"):
+        lucid.mtia.synchronize()
+
+
+@pytest.mark.parametrize("framework", [torch, lucid])
+def test_sizes_as_tensors(framework: Any) -> None:
+    operators = importlib.import_module(f"{framework.__name__}.onnx.operators")
+    x = framework.arange(6).reshape(2, 3)
+    shape = operators.shape_as_tensor(x)
+    assert shape.tolist() == [2, 3] and shape.dtype == framework.int64
+    assert operators.reshape_from_tensor_shape(x, framework.tensor([3, -1])).tolist() == [[0, 1], [2, 3], [4, 5]]
+    with pytest.raises(RuntimeError):
+        operators.reshape_from_tensor_shape(x, framework.tensor([4, 4]))

@@ -12,7 +12,12 @@ import torch
 import torch.func
 
 from tests.python.parity.ops.test_table_parity import to_numpy
-from tests.python.parity.programs import programs_of_models, programs_of_science  # noqa: F401
+from tests.python.parity.programs import (  # noqa: F401
+    programs_of_models,
+    programs_of_perception,
+    programs_of_repositories,
+    programs_of_science,
+)
 from tests.python.parity.programs.programs import PROGRAMS, Draws
 from tests.python.tolerances import near, within
 

@@ -8,10 +8,18 @@ from functools import partial
 from typing import Any
 
 from lucid import errors
+from lucid.autograd.graph import save_on_cpu
 from lucid.nn.modules.module import Module
 from lucid.utils.checkpoint import checkpoint
 
-__all__ = ["CheckpointImpl", "CheckpointWrapper", "apply_activation_checkpointing", "checkpoint_wrapper"]
+__all__ = [
+    "CheckpointImpl",
+    "CheckpointWrapper",
+    "OffloadWrapper",
+    "apply_activation_checkpointing",
+    "checkpoint_wrapper",
+    "offload_wrapper",
+]
 
 _PREFIX = "_checkpoint_wrapped_module."
 
@@ -85,6 +93,24 @@ def checkpoint_wrapper(
 ) -> CheckpointWrapper:
     """The module in a `CheckpointWrapper`."""
     return CheckpointWrapper(module, checkpoint_impl, checkpoint_fn, **checkpoint_fn_kwargs)
+
+
+class OffloadWrapper(CheckpointWrapper):
+    """A module whose activations are kept on the CPU device until the backward pass; its state dict has the names of
+    the module inside."""
+
+    def __init__(self, mod: Module) -> None:
+        super().__init__(mod, checkpoint_fn=_offloaded)
+
+
+def _offloaded(module: Module, *args: Any, **kwargs: Any) -> Any:
+    with save_on_cpu():
+        return module(*args, **kwargs)
+
+
+def offload_wrapper(module: Module) -> OffloadWrapper:
+    """The module in an `OffloadWrapper`."""
+    return OffloadWrapper(module)
 
 
 def apply_activation_checkpointing(

@@ -1,0 +1,1 @@
+"""Parameters that processes train apart and average from time to time."""

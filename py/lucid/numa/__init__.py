@@ -1,0 +1,1 @@
+"""Memory near a processor: names that launchers ask for."""
