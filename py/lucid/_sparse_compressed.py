@@ -13,11 +13,13 @@ from typing import Any, ClassVar
 
 import lucid
 from lucid import Tensor, errors
+from lucid._sparse_batches import batch_of, from_dense
 from lucid._sparse_csr import (
     _OF_VALUES,
     CompressedMatrix,
     SparseCsrTensor,
     _fail,
+    batched,
     checked,
     linear_of,
     to_sparse_csr,
@@ -72,7 +74,7 @@ class _Compressed(CompressedMatrix):
     def _coo(self) -> Tensor:
         raise NotImplementedError
 
-    def to_sparse_csr(self, dense_dim: int | None = None) -> SparseCsrTensor:
+    def to_sparse_csr(self, dense_dim: int | None = None) -> Any:
         """The matrix in CSR layout."""
         return to_sparse_csr(self._coo(), dense_dim)
 
@@ -162,12 +164,12 @@ class SparseBsrTensor(_Compressed):
         return ("crow_indices", self.crow_indices()), ("col_indices", self.col_indices()), ("values", self._kept)
 
 
-def _values(op: str, given: Any, dims: int, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
-    """Values of so many dimensions, as given or converted."""
+def _values(op: str, given: Any, dims: int | None, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
+    """Values of so many dimensions, or of any, as given or converted."""
     values = given if isinstance(given, Tensor) else lucid.tensor(given, dtype=dtype, device=device)
     if dtype is not None or device is not None:
         values = values.to(device=device, dtype=dtype)
-    if values.ndim != dims:
+    if dims is not None and values.ndim != dims:
         _fail(op, f"expected values of {dims} dimension{'s' * (dims > 1)}, got shape {list(values.shape)}")
     return values.detach().requires_grad_() if requires_grad else values
 
@@ -189,16 +191,16 @@ def sparse_csc_tensor(
     pin_memory: bool = False,
     requires_grad: bool = False,
     check_invariants: bool | None = None,
-) -> SparseCscTensor:
-    """Makes a sparse matrix by columns.
+) -> Any:
+    """Makes a sparse matrix by columns, or a batch of them.
 
-    Differences from PyTorch: one matrix, not a batch of them, and single numbers as values.
+    Differences from PyTorch: values are single numbers.
 
     Args:
-        ccol_indices (Tensor | list): (m + 1), rising from 0 to the number of elements; int32 or int64.
-        row_indices (Tensor | list): (nnz), of the same dtype; rising within a column, each below n.
-        values (Tensor | list): (nnz).
-        size (Sequence[int], optional): (n, m); as small as the indices allow where not given.
+        ccol_indices (Tensor | list): (*, m + 1), rising from 0 to the number of elements; int32 or int64.
+        row_indices (Tensor | list): (*, nnz), of the same dtype; rising within a column, each below n.
+        values (Tensor | list): (*, nnz).
+        size (Sequence[int], optional): (*, n, m); as small as the indices allow where not given.
         dtype (lucid.dtype, optional): that of the values where not given.
         layout (lucid.layout, optional): `lucid.sparse_csc`.
         device (lucid.device or str, optional): that of the parts where not given.
@@ -219,6 +221,9 @@ def sparse_csc_tensor(
     """
     op = "sparse_csc_tensor"
     _check_layout(op, layout, "sparse_csc")
+    if batched(ccol_indices):
+        kept = _values(op, values, None, dtype, device, requires_grad)
+        return batch_of(op, "sparse_csc", ccol_indices, row_indices, kept, size, device)
     kept = _values(op, values, 1, dtype, device, requires_grad)
     transposed = None if size is None else tuple(size)[::-1]
     # The rows of the transpose are the columns.
@@ -240,17 +245,17 @@ def sparse_bsr_tensor(
     pin_memory: bool = False,
     requires_grad: bool = False,
     check_invariants: bool | None = None,
-) -> SparseBsrTensor:
-    """Makes a sparse matrix of dense blocks, by rows of blocks.
+) -> Any:
+    """Makes a sparse matrix of dense blocks, by rows of blocks, or a batch of them.
 
-    Differences from PyTorch: one matrix, not a batch of them, and single numbers in the blocks.
+    Differences from PyTorch: there are single numbers in the blocks.
 
     Args:
-        crow_indices (Tensor | list): (n / block rows + 1), rising from 0 to the number of blocks; int32 or int64.
-        col_indices (Tensor | list): (nnz), of the same dtype: the blocks' columns, counted in blocks, rising in a row.
-        values (Tensor | list): (nnz, block rows, block columns).
-        size (Sequence[int], optional): (n, m), multiples of the blocks' sizes; as small as the indices allow where not
-            given.
+        crow_indices (Tensor | list): (*, n / block rows + 1), rising from 0 to the number of blocks; int32 or int64.
+        col_indices (Tensor | list): (*, nnz), of the same dtype: the columns, in blocks, rising in a row.
+        values (Tensor | list): (*, nnz, block rows, block columns).
+        size (Sequence[int], optional): (*, n, m), multiples of the blocks' sizes; as small as the indices allow
+            where not given.
         dtype (lucid.dtype, optional): that of the values where not given.
         layout (lucid.layout, optional): `lucid.sparse_bsr`.
         device (lucid.device or str, optional): that of the parts where not given.
@@ -271,6 +276,9 @@ def sparse_bsr_tensor(
     """
     op = "sparse_bsr_tensor"
     _check_layout(op, layout, "sparse_bsr")
+    if batched(crow_indices):
+        kept = _values(op, values, None, dtype, device, requires_grad)
+        return batch_of(op, "sparse_bsr", crow_indices, col_indices, kept, size, device)
     kept = _values(op, values, 3, dtype, device, requires_grad)
     blocks = tuple(kept.shape[1:])
     if 0 in blocks or (size is not None and (len(size) != 2 or size[0] % blocks[0] or size[1] % blocks[1])):
@@ -282,17 +290,21 @@ def sparse_bsr_tensor(
     return made
 
 
-def to_sparse_csc(x: Any, dense_dim: int | None = None) -> SparseCscTensor:
-    """The CSC form of a matrix: `x.to_sparse_csc()`."""
+def to_sparse_csc(x: Any, dense_dim: int | None = None) -> Any:
+    """The CSC form of a matrix, or of a batch of them: `x.to_sparse_csc()`."""
+    if x.ndim > 2 and not dense_dim:
+        return from_dense("sparse_csc", x)
     coo = _matrix("to_sparse_csc", x, dense_dim)
     places = to_sparse_csr(coo.t())
     made: SparseCscTensor = SparseCscTensor.of(places, places._kept)
     return made
 
 
-def to_sparse_bsr(x: Any, blocksize: Any, dense_dim: int | None = None) -> SparseBsrTensor:
-    """The BSR form of a matrix: `x.to_sparse_bsr((2, 2))`. Blocks of zeros alone are left out."""
+def to_sparse_bsr(x: Any, blocksize: Any, dense_dim: int | None = None) -> Any:
+    """The BSR form of a matrix, or of a batch: `x.to_sparse_bsr((2, 2))`. Blocks of zeros alone are left out."""
     op = "to_sparse_bsr"
+    if x.ndim > 2 and not dense_dim:
+        return from_dense("sparse_bsr", x, blocksize)
     matrix = _matrix(op, x, dense_dim) if x.is_sparse or x.ndim != 2 or dense_dim or isinstance(x, _OTHERS) else x
     blocks = (blocksize,) * 2 if isinstance(blocksize, int) else tuple(int(n) for n in blocksize)
     if len(blocks) != 2 or min(blocks) < 1 or x.shape[0] % blocks[0] or x.shape[1] % blocks[1]:

@@ -193,14 +193,14 @@ def sparse_csr_tensor(
     pin_memory: bool = False,
     requires_grad: bool = False,
     check_invariants: bool | None = None,
-) -> SparseCsrTensor:
-    """Makes a sparse matrix of compressed rows (CSR).
+) -> Any:
+    """Makes a sparse matrix of compressed rows (CSR), or a batch of them.
 
     Args:
-        crow_indices (Tensor or list): of shape (n + 1,), rising from 0 to the number of elements; int32 or int64.
-        col_indices (Tensor or list): of shape (nnz,) and the same dtype; rising within a row, each below m.
-        values (Tensor or list): of shape (nnz,).
-        size (sequence of int, optional): (n, m). Default: as small as the indices allow.
+        crow_indices (Tensor or list): of shape (*, n + 1), rising from 0 to the number of elements; int32 or int64.
+        col_indices (Tensor or list): of shape (*, nnz) and the same dtype; rising within a row, each below m.
+        values (Tensor or list): of shape (*, nnz).
+        size (sequence of int, optional): (*, n, m). Default: as small as the indices allow.
         dtype (dtype, optional): the values' dtype. Default: that of `values`.
         layout (layout, optional): `lucid.sparse_csr`.
         device (device or str, optional): where the parts are. Default: where `values` are.
@@ -209,13 +209,13 @@ def sparse_csr_tensor(
         check_invariants (bool, optional): the indices are checked in any case.
 
     Returns:
-        Tensor: of shape (n, m), of the layout `sparse_csr`.
+        Tensor: of shape (*, n, m), of the layout `sparse_csr`.
 
     Raises:
         RuntimeError: parts that do not fit one another, or a column beyond the size.
-        NotImplementedError: values of a batch of matrices.
+        NotImplementedError: values that are no single numbers.
 
-    Differences from PyTorch: one matrix, not a batch of them, and single numbers as values.
+    Differences from PyTorch: values are single numbers.
 
     Example:
         >>> x = lucid.sparse_csr_tensor([0, 1, 2], [1, 0], [2.0, 3.0], (2, 2))
@@ -230,14 +230,26 @@ def sparse_csr_tensor(
         values = lucid.tensor(values, dtype=dtype, device=device)
     elif dtype is not None or device is not None:
         values = values.to(device=device, dtype=dtype)
+    if batched(crow_indices):
+        from lucid._sparse_batches import batch_of
+
+        values = values.detach().requires_grad_() if requires_grad else values
+        return batch_of(op, "sparse_csr", crow_indices, col_indices, values, size, device)
     if values.ndim != 1:
         raise errors.NotImplementedError(
-            f"{op}: one matrix of single numbers, not a batch or blocks: got values of shape {list(values.shape)}; "
-            "keep a list of matrices, or a COO tensor (sparse_coo_tensor), which takes any dimensions"
+            f"{op}: values are single numbers, got a shape of {list(values.shape)} for a matrix; a COO tensor "
+            "(sparse_coo_tensor) takes values of any dimensions"
         )
     if requires_grad:
         values = values.detach().requires_grad_()
     return checked(op, ("crow_indices", "col_indices"), (crow_indices, col_indices, values), size, device)
+
+
+def batched(pointers: Any) -> bool:
+    """Are these the pointers of several matrices?"""
+    if isinstance(pointers, Tensor):
+        return pointers.ndim > 1
+    return isinstance(pointers, (list, tuple)) and len(pointers) > 0 and isinstance(pointers[0], (list, tuple))
 
 
 def checked(
@@ -279,16 +291,15 @@ def checked(
     return SparseCsrTensor.make(pointers, indices, values, (int(size[0]), int(size[1])))
 
 
-def to_sparse_csr(x: Tensor, dense_dim: int | None = None) -> SparseCsrTensor:
-    """The CSR form of a matrix, dense or COO: `x.to_sparse_csr()`."""
+def to_sparse_csr(x: Tensor, dense_dim: int | None = None) -> Any:
+    """The CSR form of a matrix, dense or COO, or of a batch of them: `x.to_sparse_csr()`."""
     op = "to_sparse_csr"
     if dense_dim:
         raise errors.NotImplementedError(f"{op}: values are single numbers, got dense_dim={dense_dim}")
     if x.ndim > 2:
-        raise errors.NotImplementedError(
-            f"{op}: one matrix, not a batch of them: got shape {list(x.shape)}; convert each, or use to_sparse(), "
-            "whose COO layout takes any dimensions"
-        )
+        from lucid._sparse_batches import from_dense
+
+        return from_dense("sparse_csr", x)
     if x.ndim != 2:
         _fail(op, f"expected a matrix, got shape {list(x.shape)}")
     coo = (x if x.is_sparse else x.to_sparse()).coalesce()
@@ -367,7 +378,8 @@ def _scale(func: Any, input: Any, other: Any, **kwargs: Any) -> Any:
 
 @RULES.add("t", "transpose")
 def _transpose(func: Any, input: Any, *dims: int) -> SparseCsrTensor:
-    return to_sparse_csr(_coo(input).t())
+    made: SparseCsrTensor = to_sparse_csr(_coo(input).t())
+    return made
 
 
 @RULES.add("sum")

@@ -94,7 +94,7 @@ def set_flags(_enabled: bool | None = None, _strategy: str | None = None) -> tup
 
     Example:
         >>> former = lucid.backends.opt_einsum.set_flags(True, "greedy")
-        >>> _ = lucid.backends.opt_einsum.set_flags(False)
+        >>> _ = lucid.backends.opt_einsum.set_flags(_strategy="auto"), lucid.backends.opt_einsum.set_flags(False)
         >>> former
         (False, 'auto')
     """

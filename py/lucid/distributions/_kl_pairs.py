@@ -56,8 +56,11 @@ def _kl_exponential_families(p: Any, q: Any) -> Tensor:
     natural_q = q._natural_params
     _, normalizer_p, grads = p._natural_gradient()
     result = q._log_normalizer(*natural_q) - normalizer_p
+    batch = len(lucid.broadcast_shapes(p.batch_shape, q.batch_shape))
     for own, other, grad in zip(p._natural_params, natural_q, grads, strict=True):
-        result = result - _sum_rightmost((other - own) * grad, len(q.event_shape))
+        # Of a Wishart distribution one parameter is a matrix, and the other a number.
+        term = (other - own) * grad
+        result = result - _sum_rightmost(term, max(term.ndim - batch, 0))
     return result
 
 

@@ -134,6 +134,7 @@ KNOWN: dict[str, str] = {
             "distributed.fsdp._wrapper.FullyShardedDataParallel.state_dict": "args",
         },
         "a matrix has two sparse dimensions and no dense one; gradients have its pattern": {
+            "_sparse_batches.SparseBatch.to_sparse": "sparse_dim",
             "_sparse_csr.SparseCsrTensor.to_sparse": "sparse_dim",
             "_sparse_csr.SparseCsrTensor.to_sparse_csr": "dense_dim",
             "autograd._gradcheck.gradcheck": "masked",

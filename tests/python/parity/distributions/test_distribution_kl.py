@@ -7,6 +7,7 @@ from typing import Any
 
 import lucid
 import lucid.distributions as LD
+import numpy as np
 import pytest
 import torch
 import torch.distributions as TD
@@ -102,6 +103,25 @@ def test_exponential_families_agree_with_their_closed_forms(name: str) -> None:
     if name == "Bernoulli":
         p = LD.Bernoulli(p.probs.clamp(min=0.1))
     same(general(p, q), LD.kl_divergence(p, q), "float64", scale=10.0)
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+def test_batches_of_wishart_distributions(device: str) -> None:
+    """PyTorch adds the terms of a batch's degrees of freedom; one distribution at a time it does not."""
+    rng = np.random.default_rng(0)
+    factors = rng.standard_normal((2, 3, 2, 2)).astype(np.float32)
+    factors[:] = np.tril(factors, -1) + np.eye(2, dtype=np.float32) * (0.7 + np.abs(factors))
+    degrees = rng.uniform(3, 6, (2, 3)).astype(np.float32)
+
+    def wishart(m: Any, i: int, at: Any, **where: str) -> Any:
+        return m.distributions.Wishart(m.tensor(degrees[i][at], **where), scale_tril=m.tensor(factors[i][at], **where))
+
+    want = [float(torch.distributions.kl_divergence(*(wishart(torch, i, k) for i in (0, 1)))) for k in range(3)]
+    got = LD.kl_divergence(*(wishart(lucid, i, slice(None), device=device) for i in (0, 1)))
+    np.testing.assert_allclose(got.detach().cpu().numpy(), want, rtol=1e-3, atol=1e-4)
+    assert LD.kl_divergence(*(wishart(lucid, i, 1, device=device) for i in (0, 1))).item() == pytest.approx(
+        want[1], 1e-3
+    )
 
 
 def test_independent_and_errors() -> None:

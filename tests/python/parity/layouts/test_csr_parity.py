@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import warnings
 from typing import Any
 
@@ -136,7 +138,96 @@ def test_bad_sampled_products_and_batches() -> None:
         lucid.sparse.sampled_addmm(x, lucid.ones(3, 2).double(), lucid.ones(2, 4))
     with pytest.raises(RuntimeError, match="layout sparse_csr"):
         lucid.sparse.sampled_addmm(x.to_dense(), lucid.ones(3, 2), lucid.ones(2, 4))
-    with pytest.raises(NotImplementedError, match="convert each"):
-        lucid.ones(2, 3, 4).to_sparse_csr()
-    with pytest.raises(NotImplementedError, match="list of matrices"):
-        lucid.sparse_csr_tensor([[0, 1], [0, 1]], [[0], [0]], lucid.ones(2, 1), (2, 1, 1))
+    with pytest.raises(NotImplementedError, match="single numbers"):
+        lucid.sparse_csr_tensor([0, 1, 2], [0, 1], lucid.ones(2, 3))
+
+
+#: Of a framework `m` and dense batches `d` (2, 3, 4) and `e` (2, 2, 2, 2) with zeros at other places in each matrix.
+BATCHES = (
+    *("d.to_sparse_csr()", "d.to_sparse_csc()", "d.to_sparse_bsr((1, 2))", "e.to_sparse_csr()", "e.to_sparse_csc()"),
+    *("d.to_sparse_csr().crow_indices()", "d.to_sparse_csc().ccol_indices()", "d.to_sparse_csc().row_indices()"),
+    *("d.to_sparse_bsr((1, 2)).values()", "d.to_sparse_csr().sin()", "d.to_sparse_csc() * 3", "-e.to_sparse_csr()"),
+    *("d.to_sparse_csr()[1]", "d.to_sparse_csc()[0]", "e.to_sparse_csr()[1]"),
+    *(
+        "e.to_sparse_csr()[1, 0]",
+        "d.to_sparse_bsr((3, 2))[1]",
+        "d.to_sparse_csr().select(0, 1)",
+        "d.to_sparse_csr().mT",
+    ),
+    *("d.to_sparse_csr().transpose(1, 2)", "d.to_sparse_csr().sum()", "d.to_sparse_csr().unbind(0)[1]"),
+    *("d.to_sparse_csr().to_sparse()", "d.to_sparse_csr().to_sparse_csc()", "d.to_sparse_csr().half()"),
+    *("d.to_sparse_csr().relu()", "d.to_sparse_csr().abs()"),
+    "m.sparse_csr_tensor([[0, 1, 2], [0, 1, 2]], [[0, 1], [1, 0]], [[1.0, 2.0], [3.0, 4.0]], (2, 2, 3))",
+    "m.sparse_csc_tensor([[0, 1, 2], [0, 1, 2]], [[0, 1], [1, 0]], [[1.0, 2.0], [3.0, 4.0]])",
+    "m.sparse_bsr_tensor([[0, 1], [0, 1]], [[0], [1]], [[[[1.0, 2.0]]], [[[3.0, 4.0]]]])",
+)
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+@pytest.mark.parametrize("text", BATCHES)
+def test_batches(text: str, device: str) -> None:
+    rng = np.random.default_rng(0)
+    d = rng.uniform(0.5, 1, (2, 3, 4)).astype(np.float32)
+    d[0, 1, 2:] = d[1, 0, :2] = 0
+    e = rng.uniform(0.5, 1, (2, 2, 2, 2)).astype(np.float32)
+    e.reshape(4, 4)[range(4), range(4)] = 0
+    want = eval(text, {"m": torch, "d": torch.tensor(d), "e": torch.tensor(e)})
+    given = {k: lucid.tensor(v, device=device) for k, v in (("d", d), ("e", e))}
+    got = eval(text, {"m": lucid, **given})
+    assert str(got.layout).rpartition(".")[2] == str(want.layout).rpartition(".")[2]
+    assert tuple(got.shape) == tuple(want.shape) and got.dim() == want.dim() and got.numel() == want.numel()
+    if want.layout != torch.strided:
+        assert got._nnz() == want._nnz()
+        if "_tensor" not in text:
+            assert repr(got.cpu()).replace("lucid", "torch") == repr(want)
+        want, got = want.to_dense(), got.to_dense()
+    np.testing.assert_allclose(got.cpu().numpy(), want.numpy(), rtol=TABLE["few ops"].rtol)
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+def test_batches_have_gradients_copies_and_products(device: str) -> None:
+    x = lucid.tensor([[[1.0, 0.0], [2.0, 3.0]], [[0.0, 4.0], [5.0, 6.0]]], device=device, requires_grad=True)
+    y = lucid.randn(2, 2, 3, device=device)
+    for made in (x.to_sparse_csr(), x.to_sparse_csc(), x.to_sparse_bsr(1)):
+        (made * 2 @ y).sum().backward()
+        want = 2 * y.sum(2)[:, None, :].expand(2, 2, 2) * (x != 0)
+        np.testing.assert_allclose(x.grad.cpu().numpy(), want.detach().cpu().numpy(), rtol=TABLE["few ops"].rtol)
+        x.grad = None
+        for other in (copy.deepcopy(made.detach()), pickle.loads(pickle.dumps(made.detach()))):
+            assert other.layout == made.layout and lucid.equal(other.to_dense(), made.to_dense())
+    parts = ([[0, 1, 2], [0, 0, 2]], [[0, 1], [0, 1]], [[1.0, 2.0], [3.0, 4.0]])
+    leaf = lucid.sparse_csr_tensor(*parts, device=device, requires_grad=True)
+    leaf.to_dense().pow(2).sum().backward()
+    assert leaf.grad.values().tolist() == [[2, 4], [6, 8]]
+    # PyTorch adds the elements of the first matrix alone.
+    twice = (x.detach().to_sparse_csr() + x.detach().to_sparse_csr()).to_dense()
+    assert lucid.equal(twice, 2 * x.detach())
+    assert (leaf.detach() - leaf.detach()).to_dense().abs().sum().item() == 0
+    assert (leaf.detach() + x.detach()).layout == lucid.strided
+
+
+def test_bad_batches() -> None:
+    uneven = lucid.tensor([[[1.0, 0.0]], [[1.0, 1.0]]])
+    for convert in (uneven.to_sparse_csr, uneven.to_sparse_csc, lambda: uneven.to_sparse_bsr((1, 1))):
+        with pytest.raises(RuntimeError, match="same number of specified elements"):
+            convert()
+    good = ([[0, 1], [0, 1]], [[0], [0]], [[1.0], [2.0]])
+    for bad, size in (
+        (([[0, 1]], *good[1:]), None),
+        ((good[0], [[0]], good[2]), None),
+        ((*good[:2], [[[1.0]], [[2.0]]]), None),
+        (([[0, 2], [0, 1]], *good[1:]), None),
+        (good, (2, 1)),
+        (good, (2, 1, 0)),
+        (good, (3, 1, 1)),
+    ):
+        with pytest.raises(RuntimeError, match="sparse_csr_tensor"):
+            lucid.sparse_csr_tensor(*bad, size)
+    x = lucid.sparse_csr_tensor(*good)
+    for call in (lambda: x + 1, lambda: x * lucid.ones(2, 1, 1), lambda: x.transpose(0, 1), x.ccol_indices):
+        with pytest.raises(RuntimeError):
+            call()
+    with pytest.raises(RuntimeError, match="divisible"):
+        lucid.ones(2, 3, 4).to_sparse_bsr((2, 2))
+    with pytest.raises(NotImplementedError, match="no rule"):
+        x.exp()
