@@ -112,6 +112,10 @@ class Recorder(TorchDispatchMode):
         self.same[id(t)] = found
         return True
 
+    def _is_sized(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Is a size of a tensor among the arguments, where sizes are kept?"""
+        return False
+
     def _of(self, t: Any) -> Any:
         return self.same.get(id(t), t)
 
@@ -125,7 +129,7 @@ class Recorder(TorchDispatchMode):
             args = args[::-1]
             func = getattr(lucid, name)
         given = [t for t in _pytree.tree_leaves((args, kwargs)) if isinstance(t, Tensor)]
-        depends = any([self._depends(t) for t in given])
+        depends = any([self._depends(t) for t in given]) or self._is_sized(args, kwargs)
         # Below a call, what is made of parameters belongs to the graph, which would hold a copy of a view otherwise.
         depends = depends or (func._lowered and any(isinstance(t, Parameter) for t in given))
         if depends and name in self.decomposed:

@@ -10,14 +10,16 @@ from __future__ import annotations
 import builtins
 import functools
 import inspect
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import lucid
 from lucid import _C, Tensor
 
-#: Runs an op: its name with the overload, and its arguments.
-Run = Callable[..., Any]
+#: Runs an op: its name with the overload, and its arguments. `sizes` of it gives a tensor's shape, `inside` calls a
+#: function whose calls are shown, and `ran` says whether any op was.
+Run = Any
 
 RULES: dict[str, Callable[..., Any]] = {}
 
@@ -51,12 +53,20 @@ def linear(run: Run, input: Tensor, weight: Tensor, bias: Tensor | None = None) 
     else:
         rows = _matrix(run, input)
         made = run("addmm", bias, rows, run("t", weight))
-    return made if input.dim() == 2 else run("_unsafe_view", made, (*input.shape[:-1], weight.shape[0]))
+    return made if input.dim() == 2 else run("_unsafe_view", made, (*run.sizes(input)[:-1], run.sizes(weight)[0]))
+
+
+def _broadcast(a: Sequence[int], b: Sequence[int]) -> list[int]:
+    """The batch of two batches; sizes may be those that remember where they come from."""
+    n = max(len(a), len(b))
+    lucid.broadcast_shapes(tuple(map(int, a)), tuple(map(int, b)))
+    pairs = zip([1] * (n - len(a)) + list(a), [1] * (n - len(b)) + list(b), strict=True)
+    return [y if x == 1 else x for x, y in pairs]
 
 
 def _matrix(run: Run, x: Tensor) -> Tensor:
     """The tensor's rows as a matrix."""
-    made: Tensor = x if x.dim() == 2 else run("view", _rows(run, x), (-1, x.shape[-1]))
+    made: Tensor = x if x.dim() == 2 else run("view", _rows(run, x), (-1, run.sizes(x)[-1]))
     return made
 
 
@@ -78,16 +88,18 @@ def matmul(run: Run, input: Tensor, other: Tensor) -> Any:
     if (a, b) == (1, 2):
         return run("squeeze_.dim", run("mm", run("unsqueeze", input, 0), other), 0)
     if a >= 3 and b == 2:
-        return run("_unsafe_view", run("mm", _matrix(run, input), other), (*input.shape[:-1], other.shape[-1]))
+        return run(
+            "_unsafe_view", run("mm", _matrix(run, input), other), (*run.sizes(input)[:-1], run.sizes(other)[-1])
+        )
     if not (a >= 3 and b >= 3) or input.is_sparse or other.is_sparse:
         raise NoRule
-    batch = lucid.broadcast_shapes(input.shape[:-2], other.shape[:-2])
+    batch = _broadcast(run.sizes(input)[:-2], run.sizes(other)[:-2])
     parts = []
     for x in (input, other):
-        wide = run("expand", x, (*batch, *x.shape[-2:]))
+        wide = run("expand", x, (*batch, *run.sizes(x)[-2:]))
         # A batch that is one already is shown as a view all the same.
-        parts.append(run("view", _rows(run, wide), (-1, *x.shape[-2:])))
-    return run("_unsafe_view", run("bmm", *parts), (*batch, input.shape[-2], other.shape[-1]))
+        parts.append(reshape(run, wide, (-1, *run.sizes(x)[-2:])))
+    return run("_unsafe_view", run("bmm", *parts), (*batch, run.sizes(input)[-2], run.sizes(other)[-1]))
 
 
 def _convolution(n: int, transposed: bool) -> None:
@@ -153,7 +165,7 @@ def attention(run: Run, *args: Any, **kwargs: Any) -> Any:
     plain = told["in_proj_weight"] is not None and not any(told[n] is not None and told[n] is not False for n in others)
     if not plain or told["query"].dim() != 3 or (told["training"] and told["dropout_p"]):
         raise NoRule
-    return run.inside(multi_head_attention_forward, *args, **kwargs)  # type: ignore[attr-defined]
+    return run.inside(multi_head_attention_forward, *args, **kwargs)
 
 
 # ---- activations, norms, losses --------------------------------------------------------------------------------------
@@ -198,8 +210,8 @@ def group_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Any:
-    n, c = input.shape[:2]
-    each = input.numel() // (n * c) if n * c else 0
+    n, c, *rest = run.sizes(input)
+    each = functools.reduce(operator.mul, rest, 1)
     return run("native_group_norm", input, weight, bias, n, c, each, num_groups, eps)[0]
 
 
@@ -276,7 +288,9 @@ def adaptive_avg_pool2d(run: Run, input: Tensor, output_size: Any) -> Any:
     if sizes == (1, 1):
         return run("mean.dim", input, [-1, -2], True)
     return run(
-        "_adaptive_avg_pool2d", input, [s if n is None else n for n, s in zip(sizes, input.shape[-2:], strict=True)]
+        "_adaptive_avg_pool2d",
+        input,
+        [s if n is None else n for n, s in zip(sizes, run.sizes(input)[-2:], strict=True)],
     )
 
 
@@ -308,7 +322,7 @@ def interpolate(
         # Other scales lie between two sizes, and the op takes the scale itself.
         if any(s != int(s) for s in scales):
             raise NoRule
-        size = [n * int(s) for n, s in zip(input.shape[2:], scales, strict=True)]
+        size = [n * int(s) for n, s in zip(run.sizes(input)[2:], scales, strict=True)]
     elif size is None:
         raise NoRule
     size = [size] * 2 if isinstance(size, int) else list(size)
@@ -332,7 +346,7 @@ def reshape(run: Run, input: Tensor, *shape: Any, **kwargs: Any) -> Any:
     if kwargs or not shape:
         raise NoRule
     if isinstance(shape[0], Tensor):
-        sizes: Any = tuple(shape[0].shape)
+        sizes: Any = tuple(run.sizes(shape[0]))
     else:
         sizes = tuple(shape[0]) if isinstance(shape[0], (tuple, list)) else shape
     with _C.DisableTorchFunction():
@@ -357,8 +371,9 @@ def flatten(run: Run, input: Tensor, start_dim: int = 0, end_dim: int = -1) -> A
         return input
     if first > last:
         raise NoRule
-    shape = input.shape
-    return reshape(run, input, (*shape[:first], shape[first : last + 1].numel(), *shape[last + 1 :]))
+    shape = run.sizes(input)
+    joined = functools.reduce(operator.mul, shape[first : last + 1])
+    return reshape(run, input, (*shape[:first], joined, *shape[last + 1 :]))
 
 
 @rule("contiguous")
@@ -369,7 +384,7 @@ def contiguous(run: Run, input: Tensor, memory_format: Any = None) -> Any:
 
 @rule("chunk")
 def chunk(run: Run, input: Tensor, chunks: int, dim: int = 0) -> Any:
-    size = input.shape[dim]
+    size = run.sizes(input)[dim]
     if chunks < 1 or not size:
         raise NoRule
     return run("split.Tensor", input, -(-size // chunks), dim)
@@ -486,7 +501,7 @@ def normalize(run: Run, input: Tensor, p: float = 2.0, dim: int = 1, eps: float 
     if out is not None or not isinstance(dim, int):
         raise NoRule
     least = run("clamp_min", run("linalg_vector_norm", input, p, [dim], True), eps)
-    return run("div", input, run("expand", least, input.shape))
+    return run("div", input, run("expand", least, run.sizes(input)))
 
 
 #: Where a slice without an end stops.
@@ -531,48 +546,6 @@ def turned(run: Run, input: Tensor, name: str) -> Any:
     return run("permute", input, list(range(input.dim()))[::-1])
 
 
-# ---- overloads -------------------------------------------------------------------------------------------------------
-
-_ALWAYS = {
-    **dict.fromkeys(("add", "sub", "mul", "div", "add_", "sub_", "mul_", "div_", "index", "slice", "split"), "Tensor"),
-    **dict.fromkeys(("transpose", "select", "unbind"), "int"),
-    **dict.fromkeys(("var", "std", "var_mean", "std_mean"), "correction"),
-    **{"where": "self", "empty": "memory_format", "bernoulli_": "float"},
-}
-#: Those whose second operand, a tensor or a number, is named.
-_SECOND = frozenset(
-    f"{name}{end}"
-    for name in ("eq", "ne", "lt", "le", "gt", "ge", "remainder", "fmod", "bitwise_and", "bitwise_or", "bitwise_xor")
-    for end in ("", "_")
-)
-_DIMS = {
-    **{"sum": "dim_IntList", "mean": "dim", "max": "dim", "min": "dim", "any": "dim", "all": "dim", "median": "dim"},
-    **{"squeeze": "dim", "prod": "dim_int"},
-}
-
-
-def overload(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    """Which of an op's signatures takes these arguments: `Tensor` of `aten.add.Tensor`."""
-    second = args[1] if len(args) > 1 else kwargs.get("other", kwargs.get("value"))
-    if name == "div" and kwargs.get("rounding_mode") is not None:
-        return "Tensor_mode"
-    if name in _ALWAYS:
-        return _ALWAYS[name]
-    if name in _SECOND:
-        return "Tensor" if isinstance(second, Tensor) else "Scalar"
-    if name in ("fill_", "masked_fill", "masked_fill_"):
-        value = args[-1] if args else None
-        return "Tensor" if isinstance(kwargs.get("value", value), Tensor) else "Scalar"
-    if name in ("pow", "pow_"):
-        kinds = ["Tensor" if isinstance(v, Tensor) else "Scalar" for v in (args[0], second)] if args else []
-        return "default" if not kinds else "Scalar" if kinds[0] == "Scalar" else "_".join(kinds)
-    if name in _DIMS and (len(args) > 1 or "dim" in kwargs):
-        if isinstance(second, Tensor):
-            return "other"
-        return "dims" if name == "squeeze" and isinstance(second, (tuple, list)) else _DIMS[name]
-    return "default"
-
-
 # ---- running ---------------------------------------------------------------------------------------------------------
 
 
@@ -591,6 +564,6 @@ def lower(name: str, run: Run, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         return True, function(run, *args, **kwargs)
     except Exception:
         # Arguments that the rule does not know, or that are wrong: the call itself takes them, or says why not.
-        if run.ran:  # type: ignore[attr-defined]
+        if run.ran:
             raise
         return False, None

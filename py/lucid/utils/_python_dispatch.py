@@ -23,6 +23,7 @@ from typing import Any
 
 from lucid import _C
 from lucid.overrides import TorchFunctionMode
+from lucid.utils._overloads import overload as overload_of
 
 __all__ = ["Op", "TorchDispatchMode"]
 
@@ -158,12 +159,16 @@ class TorchDispatchMode(TorchFunctionMode):
         name = _OPERATORS.get(called, called)
 
         def whole() -> Any:
-            op = Op(name, func, _lowering.overload(name, args, kwargs))
+            op = Op(name, func, overload_of(name, args, kwargs))
             return self.__torch_dispatch__(op, types, args, kwargs)
 
         if not self._lowers:
             return whole()
         return self._lower(called if called in _lowering.RULES else name, func, types, args, kwargs, whole)
+
+    def _sizes_of(self, t: Any) -> Any:
+        """The shape that rules write into the ops below a call."""
+        return t.shape
 
     def _lower(
         self,
@@ -191,8 +196,12 @@ class _Run:
         self.ran = True
         name, _, overload = full.partition(".")
         function = getattr(ops.aten, name)
-        op = Op(name, function, overload or _lowering.overload(name, args, kwargs), lowered=True)
+        op = Op(name, function, overload or overload_of(name, args, kwargs), lowered=True)
         return self.mode.__torch_dispatch__(op, self.types, args, kwargs)
+
+    def sizes(self, t: Any) -> Any:
+        """A tensor's shape, as the mode sees it."""
+        return self.mode._sizes_of(t)
 
     def inside(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Calls a function, whose calls are seen."""

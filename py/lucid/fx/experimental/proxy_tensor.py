@@ -11,13 +11,15 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from lucid import _C, Tensor, errors
+from lucid import _C, Tensor, errors, ops
 from lucid._recorder import Recorder
+from lucid.fx.experimental._sizes import SizeRecorder, SymSize
 from lucid.fx.graph import Graph
 from lucid.fx.graph_module import GraphModule
 from lucid.fx.node import Node
 from lucid.nn.parameter import Parameter
 from lucid.utils import _pytree
+from lucid.utils._python_dispatch import Op
 
 __all__ = ["make_fx"]
 
@@ -34,20 +36,23 @@ def make_fx(
     Arguments that are tensors, also within lists and dicts, are the graph's inputs; other values are constants of it.
     Tensors that `f` takes from elsewhere become attributes: `_param_constant0`, `_tensor_constant0`.
 
-    Differences from PyTorch: "fake" runs on the tensors themselves, too; there are no symbolic sizes; what backward
-    passes compute is not recorded, which is an error and not a constant of the graph.
+    With "symbolic" the sizes that `f` reads of its tensors are calls of the graph, `aten.sym_size.int`, and so is what
+    it computes from them by `+`, `-`, `*`, `//` and `%`: the graph holds for other sizes. Sizes of 0 and 1, those that
+    `f` compares, and quotients by `/` are those of the example.
+
+    Differences from PyTorch: "fake" and "symbolic" run on the tensors themselves, too; there are no guards on sizes;
+    what backward passes compute is not recorded, which is an error and not a constant of the graph.
 
     Args:
         f (Callable): a function of tensors, or of lists, tuples and dicts of them.
         decomposition_table (Mapping, optional): by op (`lucid.ops.aten.silu`) the function whose ops are kept instead.
-        tracing_mode (str, default: "real"): "real" or "fake".
+        tracing_mode (str, default: "real"): "real", "fake" or "symbolic".
 
     Returns:
         A function with the arguments of `f` that returns a `GraphModule`, which takes the same arguments.
 
     Raises:
         ValueError: another mode.
-        NotImplementedError: "symbolic".
         RuntimeError: a result was computed by other means than recorded ops, such as `lucid.autograd.grad`.
 
     Example:
@@ -59,13 +64,11 @@ def make_fx(
         tensor([1., 1., 1.])
     """
     if tracing_mode not in _MODES:
-        raise errors.ValueError(f"make_fx: Unexpected tracing type: {tracing_mode}; there are {', '.join(_MODES[:2])}")
-    if tracing_mode == "symbolic":
-        raise errors.NotImplementedError("make_fx: sizes are numbers here; trace with tracing_mode='real'")
+        raise errors.ValueError(f"make_fx: Unexpected tracing type: {tracing_mode}; there are {', '.join(_MODES)}")
     table = {_name(op): function for op, function in (decomposition_table or {}).items()}
 
     def trace(*args: Any) -> GraphModule:
-        return _Trace(f, args, table).module
+        return _Trace(f, args, table, SizeRecorder if tracing_mode == "symbolic" else Recorder).module
 
     return trace
 
@@ -78,8 +81,15 @@ def _name(op: Any) -> str:
 class _Trace:
     """One run of a function, and the graph of it."""
 
-    def __init__(self, f: Callable[..., Any], args: tuple[Any, ...], table: Mapping[str, Callable[..., Any]]) -> None:
+    def __init__(
+        self,
+        f: Callable[..., Any],
+        args: tuple[Any, ...],
+        table: Mapping[str, Callable[..., Any]],
+        recorder: type[Recorder],
+    ) -> None:
         self.graph = Graph()
+        self.sizes: dict[Any, Node] = {}
         self.nodes: dict[int, Node] = {}
         self.attributes: dict[str, Tensor] = {}
         self.kept: list[Tensor] = []
@@ -87,7 +97,7 @@ class _Trace:
             self.enter(self.graph.placeholder(name), arg)
         tensors = [t for t in _pytree.tree_leaves(args) if isinstance(t, Tensor)]
         distinct = [t for i, t in enumerate(tensors) if all(t is not u for u in tensors[:i])]
-        self.recorder = Recorder(distinct, errors.RuntimeError, "make_fx", table, lowers=True)
+        self.recorder = recorder(distinct, errors.RuntimeError, "make_fx", table, lowers=True)
         steps = _C._GraphRecorder(distinct, False)
         try:
             with self.recorder:
@@ -135,7 +145,34 @@ class _Trace:
 
     def argument(self, value: Any) -> Any:
         """An argument of a node: nodes in the place of tensors."""
-        return _pytree.tree_map(lambda leaf: self.node_of(leaf) if isinstance(leaf, Tensor) else leaf, value)
+
+        def entry(leaf: Any) -> Any:
+            if isinstance(leaf, SymSize):
+                return self.size_of(leaf)
+            return self.node_of(leaf) if isinstance(leaf, Tensor) else leaf
+
+        return _pytree.tree_map(entry, value)
+
+    def size_of(self, n: Any) -> Any:
+        """The node of a size; each is asked for and computed once."""
+        if not isinstance(n, SymSize):
+            return n
+        function, *rest = n.made
+        if function == "size":
+            t, dim = rest
+            given: tuple[Any, ...] = (self.node_of(t), dim)
+            function, name = Op("sym_size", ops.aten.sym_size, "int"), "sym_size_int"
+        elif function == "numel":
+            given = (self.node_of(rest[0]),)
+            function, name = Op("sym_numel", ops.aten.sym_numel), "sym_numel"
+        else:
+            given, name = tuple(self.size_of(v) for v in rest), function.__name__
+        key = (name, *given)
+        if key not in self.sizes:
+            self.sizes[key] = node = self.graph.call_function(function, given)
+            node.name = self.graph._type_names.create(name)
+            node.meta["val"] = int(n)
+        return self.sizes[key]
 
     def node_of(self, t: Tensor) -> Node:
         t = self.recorder._of(t)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import lucid
+import numpy as np
 import pytest
 import torch
 from lucid.fx.experimental.proxy_tensor import make_fx
@@ -63,8 +64,49 @@ def test_constants_containers_and_tables() -> None:
         make_fx(lucid.func.grad(lambda x: (x**2).sum()))(lucid.ones(2))
     with pytest.raises(ValueError, match="Unexpected tracing type"):
         make_fx(lambda x: x, tracing_mode="other")
-    with pytest.raises(NotImplementedError):
-        make_fx(lambda x: x, tracing_mode="symbolic")
+
+
+#: Functions of tensors (2, 3, 4) and (6, 12) that read sizes.
+SIZED: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "views": lambda m, x, w: (m.nn.functional.linear(x.view(x.shape[0], -1), w) + x.size(0)).reshape(
+        x.shape[0] * 2, -1
+    ),
+    "sizes": lambda m, x, w: (x.sum(), x.shape[1], x.numel() - 1),
+    "factories": lambda m, x, w: x + m.arange(x.size(1), device=x.device).unsqueeze(1) + x.new_ones(x.shape[0], 1, 4),
+    "batches": lambda m, x, w: m.softmax(x @ x.transpose(1, 2), dim=-1) @ x,
+    "layers": lambda m, x, w: m.nn.functional.linear(x.flatten(0, 1), w[:, : x.shape[2]]).view(*x.shape[:2], 6),
+    "parts": lambda m, x, w: x[:, : x.size(1) // 2 + 1].expand(-1, -1, x.size(-1)),
+}
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+@pytest.mark.parametrize("name", SIZED)
+def test_symbolic_sizes(name: str, device: str) -> None:
+    f, rng = SIZED[name], np.random.default_rng(0)
+    x, w, other = (rng.standard_normal(s).astype(np.float32) for s in ((2, 3, 4), (6, 12), (5, 3, 4)))
+    if name != "views":
+        other = rng.standard_normal((5, 7, 4)).astype(np.float32)
+
+    def run(m: Any, make: Any, where: str) -> tuple[Any, Any]:
+        first, second, third = (m.tensor(v, device=where) for v in (x, w, other))
+        traced = make(lambda a, b: f(m, a, b), tracing_mode="symbolic")(first, second)
+        return traced, traced(third, second)
+
+    (ours, got), (theirs, want) = run(lucid, make_fx, device), run(torch, torch_make_fx, "cpu")
+    # A contiguous tensor's sizes are the same numbers, asked of the input or of a view of it.
+    # Whole slices of a key are calls in PyTorch's graph, and what is a view of a copy is a view.
+    left_out = ("sym_size", "sym_numel", "slice")
+    computed = [
+        [o.removeprefix("_unsafe_") for o in ops(traced.graph) if o not in left_out] for traced in (ours, theirs)
+    ]
+    assert computed[0] == computed[1] and "sym_size" in ops(ours.graph)
+    plain = f(lucid, *(lucid.tensor(v, device=device) for v in (other, w)))
+    for a, b, c in zip(*map(torch.utils._pytree.tree_leaves, (want, got, plain)), strict=True):
+        if isinstance(a, int):
+            assert a == b == c
+        else:
+            torch.testing.assert_close(torch.tensor(b.tolist()), a)
+            assert lucid.allclose(b, c)
 
 
 M = "m.tensor([[1.0, -2.0, 0.5], [3.0, 0.25, -1.0]])"
