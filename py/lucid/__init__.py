@@ -470,6 +470,15 @@ _LAYERS = frozenset(
 
 if not TYPE_CHECKING:
 
+    def _make_wrapper_subclass(cls: Any, size: Any, *args: Any, **kwargs: Any) -> Any:
+        """A tensor of a class that is asked about each op: see `lucid._wrapper_subclass`."""
+        from lucid._wrapper_subclass import make_wrapper_subclass
+
+        return make_wrapper_subclass(cls, size, *args, **kwargs)
+
+    _C.Tensor._make_wrapper_subclass = staticmethod(_make_wrapper_subclass)
+    del _make_wrapper_subclass
+
     def __getattr__(name: str) -> Any:
         value: Any
         if name in _PACKAGES:

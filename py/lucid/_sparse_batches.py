@@ -34,7 +34,7 @@ class SparseBatch(CompressedMatrix):
     _of_parts = True
     _kind: str
     _pointers: Tensor
-    _indices: Tensor
+    _inner: Tensor
     _kept: Tensor
     _sizes: tuple[int, ...]
 
@@ -42,13 +42,13 @@ class SparseBatch(CompressedMatrix):
     def make(cls, kind: str, pointers: Tensor, indices: Tensor, values: Tensor, sizes: Sequence[int]) -> SparseBatch:
         """A tensor of these parts, which are not checked again."""
         made: SparseBatch = Tensor._make_subclass(cls, values.detach())
-        made._kind, made._pointers, made._indices, made._kept = kind, pointers, indices, values
+        made._kind, made._pointers, made._inner, made._kept = kind, pointers, indices, values
         made._sizes = tuple(int(s) for s in sizes)
         return made
 
     def like(self, values: Tensor) -> SparseBatch:
         """Other values at the same places."""
-        places = self._pointers.to(values.device), self._indices.to(values.device)
+        places = self._pointers.to(values.device), self._inner.to(values.device)
         return SparseBatch.make(self._kind, *places, values, self._sizes)
 
     @classmethod
@@ -78,7 +78,7 @@ class SparseBatch(CompressedMatrix):
     def _part(self, name: str, part: int) -> Tensor:
         if _NAMES[self._kind][part] != name:
             _fail(name, f"the layout {self.layout} has {' and '.join(_NAMES[self._kind])}")
-        return (self._pointers, self._indices)[part]
+        return (self._pointers, self._inner)[part]
 
     def crow_indices(self) -> Tensor:
         """Where each row's elements begin, and the end: (*batch, n + 1)."""
@@ -101,11 +101,11 @@ class SparseBatch(CompressedMatrix):
         return self._kept
 
     def _nnz(self) -> int:
-        return int(self._indices.shape[-1])
+        return int(self._inner.shape[-1])
 
     def _named_parts(self) -> tuple[tuple[str, Tensor], ...]:
         first, second = _NAMES[self._kind]
-        return (first, self._pointers), (second, self._indices), ("values", self._kept)
+        return (first, self._pointers), (second, self._inner), ("values", self._kept)
 
     def _places(self) -> tuple[Tensor, Tensor, Tensor]:
         """Of each element, or block, its matrix, its line and its index within the line."""
@@ -114,7 +114,7 @@ class SparseBatch(CompressedMatrix):
         line = lucid.arange(lines, device=device).repeat(count)
         line = line.repeat_interleave((pointers[:, 1:] - pointers[:, :-1]).flatten(), 0)
         matrix = lucid.arange(count, device=device).repeat_interleave(self._nnz(), 0)
-        return matrix, line, self._indices.flatten().long()
+        return matrix, line, self._inner.flatten().long()
 
     def to_dense(self, dtype: lucid.dtype | None = None, **_: Any) -> Tensor:
         """The matrices with all their zeros; gradients go through."""
@@ -161,12 +161,12 @@ class SparseBatch(CompressedMatrix):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if id(self) not in memo:
-            parts = [copy.deepcopy(part, memo) for part in (self._pointers, self._indices, self._kept)]
-            memo[id(self)] = SparseBatch.make(self._kind, *parts, self._sizes)
+            first, second, kept = (copy.deepcopy(part, memo) for part in (self._pointers, self._inner, self._kept))
+            memo[id(self)] = SparseBatch.make(self._kind, first, second, kept, self._sizes)
         return memo[id(self)]
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return SparseBatch.make, (self._kind, self._pointers, self._indices, self._kept, self._sizes)
+        return SparseBatch.make, (self._kind, self._pointers, self._inner, self._kept, self._sizes)
 
 
 def _no_dense(op: str, dense_dim: int | None) -> None:
@@ -289,7 +289,7 @@ def _add(func: Any, input: Any, other: Any, *, alpha: Any = 1) -> Any:
     if not (isinstance(input, SparseBatch) and isinstance(other, SparseBatch)):
         return lucid.add(_dense(input), _dense(other), alpha=sign)
     same = input._kind == other._kind and input._sizes == other._sizes and input._kept.shape == other._kept.shape
-    if same and lucid.equal(input._pointers, other._pointers) and lucid.equal(input._indices, other._indices):
+    if same and lucid.equal(input._pointers, other._pointers) and lucid.equal(input._inner, other._inner):
         return input.like(lucid.add(input._kept, other._kept, alpha=sign))
     blocks = tuple(input._kept.shape[-2:]) if input._kind == "sparse_bsr" else None
     return from_dense(input._kind, lucid.add(input.to_dense(), other.to_dense(), alpha=sign), blocks)
@@ -313,7 +313,7 @@ def _transpose(func: Any, input: Any, dim0: int, dim1: int) -> Any:
     if input._kind == "sparse_bsr":
         return from_dense("sparse_bsr", input.to_dense().transpose(-2, -1), tuple(input._kept.shape[:-3:-1]))
     kind = "sparse_csc" if input._kind == "sparse_csr" else "sparse_csr"
-    return SparseBatch.make(kind, input._pointers, input._indices, input._kept, sizes)
+    return SparseBatch.make(kind, input._pointers, input._inner, input._kept, sizes)
 
 
 @RULES.add("sum")
@@ -323,7 +323,7 @@ def _sum(func: Any, input: Any, dim: Any = None, keepdim: bool = False, *, dtype
 
 def _at(input: Any, i: int) -> Any:
     """The matrix, or smaller batch, at a place of the first dimension."""
-    parts = input._pointers[i], input._indices[i], input._kept[i], input._sizes[1:]
+    parts = input._pointers[i], input._inner[i], input._kept[i], input._sizes[1:]
     return (_single if input.dim() == 3 else SparseBatch.make)(input._kind, *parts)
 
 

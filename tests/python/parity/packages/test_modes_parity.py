@@ -143,6 +143,61 @@ def test_lowered_calls_have_gradients_and_go_to_outer_modes() -> None:
     np.testing.assert_allclose(made.detach().numpy(), attention(y, y, y)[0].detach().numpy(), **within("few ops"))
 
 
+def _scaled(m: Any, seen: list[str]) -> Any:
+    map_of = importlib.import_module(f"{m.__name__}.utils._pytree").tree_map
+
+    class Scaled(m.Tensor):  # type: ignore[misc, name-defined]
+        @staticmethod
+        def __new__(cls, inner: Any, scale: float = 2.0) -> Any:
+            return m.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype, device=inner.device)
+
+        def __init__(self, inner: Any, scale: float = 2.0) -> None:
+            self.inner, self.scale = inner, scale
+
+        @classmethod
+        def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(str(func))
+            if func == m.ops.aten.detach.default:
+                return cls(args[0].inner, args[0].scale)
+            whole = map_of(lambda x: x.inner * x.scale if isinstance(x, cls) else x, (args, kwargs or {}))
+            return func(*whole[0], **whole[1])
+
+    return Scaled
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_tensors_that_keep_their_numbers_elsewhere(device: str) -> None:
+    told = []
+    for m, where in ((torch, "cpu"), (lucid, device)):
+        seen: list[str] = []
+        kind = _scaled(m, seen)
+        x = kind(m.arange(6.0, device=where).reshape(2, 3))
+        one = m.ones(1, 3, device=where)
+        layer = m.nn.Linear(3, 2, bias=False)
+        layer.weight = m.nn.Parameter(x, requires_grad=False)
+        results = (
+            x + 1,
+            m.nn.functional.linear(one, x, one[0, :2]),
+            m.matmul(x, one[0]),
+            x.sum(),
+            x[0],
+            x.t(),
+            layer(one),
+        )
+        assert isinstance(x, kind) and isinstance(x.detach(), kind) and isinstance(layer.weight, m.nn.Parameter)
+        assert x.device == one.device and x.layout == m.strided and x.dim() == 2 and len(x) == 2
+        facts = (tuple(x.shape), str(x.dtype).partition(".")[2], x.stride(), x.numel(), x.requires_grad)
+        told.append((facts, [r.tolist() for r in results], seen))
+        with pytest.raises(TypeError, match="__torch_dispatch__"):
+            m.Tensor._make_wrapper_subclass(m.Tensor, (2,))
+    assert told[0] == told[1]
+    inner = lucid.ones(2, device=device, requires_grad=True)
+    (_scaled(lucid, [])(inner) * 3).sum().backward()
+    assert inner.grad.tolist() == [6, 6]
+    with pytest.raises(TypeError, match="subclass of Tensor"):
+        lucid.Tensor._make_wrapper_subclass(int, (2,))
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_int_mm(device: str) -> None:
     rng = np.random.default_rng(0)
