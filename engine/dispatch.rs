@@ -323,7 +323,7 @@ fn side_by_side<B: Wrapped>(
     let name = op.name();
     refuse_dtype::<B>(name, out.dtype)?;
     B::countable(name, out)?;
-    let over = B::DEVICE == Device::Cpu && (donated || output_donation::taken(name, inputs, out));
+    let over = B::DEVICE == Device::Cpu && (donated || output_donation::accepts(name, inputs, out));
     let array = if over { B::binary_over(op, x, y, out) } else { B::binary(op, x, y, out) };
     array.map(B::wrap)
 }

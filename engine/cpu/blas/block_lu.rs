@@ -175,7 +175,7 @@ impl Triangle<'_> {
         }
     }
 
-    /// The same for a few rows, from a copy by rows, in which the columns lie side by side.
+    /// The same for a few rows, from a copy by rows, in which the columns are side by side.
     fn solve_few(&self, n: usize, k: usize, b: &mut [f32], ldb: usize) {
         let mut room = [0f32; FEW * SIDES];
         for from in (0..k).step_by(SIDES) {
