@@ -178,9 +178,7 @@ fn median_body(skip: bool, x: &Tensor, dim: Option<isize>, keepdim: bool) -> Res
     let middle = || first_of_argsort(x, (n + 1) / 2, dim, false, (n - 1) / 2);
     let at = if x.ndim() == 0 {
         x.argsort(dim, false, true)?
-    } else if !x.dtype().is_float() {
-        middle()?
-    } else if skip && has_no_nan(x)? {
+    } else if !x.dtype().is_float() || skip && has_no_nan(x)? {
         middle()?
     } else if skip {
         // Of nothing but NaN the first.

@@ -257,8 +257,8 @@ fn total_of<T: Sum, const SQUARED: bool, const F: bool>(x: &[T]) -> T::Acc {
                 total = T::plus(total, T::acc(added::<T, SQUARED, F>(T::W_ZERO, x.widen())));
             }
         }
-        ..SHORT => total = sum_of_block::<T, 1, SQUARED, F>(x),
-        ..MIDDLE => total = sum_of_block::<T, 2, SQUARED, F>(x),
+        0..SHORT => total = sum_of_block::<T, 1, SQUARED, F>(x),
+        SHORT..MIDDLE => total = sum_of_block::<T, 2, SQUARED, F>(x),
         _ => {
             for x in x.chunks(BLOCK) {
                 total = T::plus(total, sum_of_block::<T, 4, SQUARED, F>(x));
