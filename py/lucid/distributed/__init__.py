@@ -152,3 +152,6 @@ __all__ = [
     "send",
     "send_object_list",
 ]
+
+# Last, since it has the names above.
+from lucid.distributed import distributed_c10d as distributed_c10d  # noqa: E402
