@@ -29,14 +29,14 @@ SUPPRESSIONS = ROOT / "tools" / "sanitizers"
 #: A sanitizer keeps freed memory for a while, so what measures how much a process has cannot be measured under it.
 MEASURES_MEMORY = "ten_thousand_steps_that_never_evaluate_keep_memory_flat"
 #: The crates that Lucid is made of and that have tests of their own.
-NAMES = ("lucid-core", "lucid-ir", "lucid-cpu", "lucid-mlx", "lucid", "mlx-ffi")
+NAMES = ("lucid-core", "lucid-cpu", "lucid-mlx", "lucid", "mlx-ffi")
 CRATES = [word for name in NAMES for word in ("-p", name)]
 #: Code with a sanitizer beside a standard library without.
 MIXED = "-Cunsafe-allow-abi-mismatch=sanitizer"
 #: The Rust tests that have threads in them.
 THREADED = ["--test", "threads", "--test", "lazy", "--test", "transfer", "--test", "views"]
 #: Modules whose tests call no foreign code, which Miri cannot run, and are small enough for it.
-PURE = {"lucid-core": [], "lucid-ir": [], "lucid-cpu": ["strided::", "copy::", "simd::alloc", "simd::buffer"]}
+PURE = {"lucid-core": [], "lucid-cpu": ["strided::", "copy::", "simd::alloc", "simd::buffer"]}
 #: What the sweep tries under a sanitizer: what ends in a plain error costs much time there and tells nothing.
 CONDITIONS = "temporary,empty,scalar,special,read-only,misaligned,resized,shared,mutated,overlapping,permuted,out,same"
 
@@ -62,12 +62,16 @@ class Sanitizer:
         self.name, self.seconds = name, seconds
         self.failed: list[str] = []
         self.nightly = has_nightly()
-        self.env = dict(os.environ) | {
-            "CARGO_TARGET_DIR": str(TARGET / name),
-            "CARGO_INCREMENTAL": "0",
-            "CARGO_PROFILE_DEV_OPT_LEVEL": "1",
-            "CARGO_PROFILE_DEV_DEBUG": "line-tables-only",
-        } | ({"RUSTUP_TOOLCHAIN": "nightly"} if self.nightly else {"RUSTC_BOOTSTRAP": "1"})
+        self.env = (
+            dict(os.environ)
+            | {
+                "CARGO_TARGET_DIR": str(TARGET / name),
+                "CARGO_INCREMENTAL": "0",
+                "CARGO_PROFILE_DEV_OPT_LEVEL": "1",
+                "CARGO_PROFILE_DEV_DEBUG": "line-tables-only",
+            }
+            | ({"RUSTUP_TOOLCHAIN": "nightly"} if self.nightly else {"RUSTC_BOOTSTRAP": "1"})
+        )
         #: What the sweep's children run with.
         self.python: dict[str, str] = {}
         self.before: list[str] = []
