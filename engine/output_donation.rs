@@ -10,13 +10,10 @@ use crate::dispatch::Meta;
 use crate::ops::Schema;
 use crate::{Device, Tensor};
 
-/// Elements from which on a second pass over memory costs more than a handle.
-const WORTH: usize = 256;
-
 /// A handle on `t` whose elements the row may be written over, if an in-place op of `t` that reads `read` allows that.
 #[inline]
 pub(crate) fn offered(t: &Tensor, read: &Tensor, schema: &'static Schema) -> Option<Tensor> {
-    let fits = schema.primitive && t.device() == Device::Cpu && t.numel() >= WORTH && read.is_same(t);
+    let fits = schema.primitive && t.device() == Device::Cpu && read.is_same(t);
     match fits && t.layout().is_contiguous() && !crate::graph::recording() && !autograd::is_followed(t) {
         // What the write would refuse is refused by it.
         true if !t.layout().repeats() && autograd::check_in_place(schema.name, t, t).is_ok() => {

@@ -127,8 +127,13 @@ if __name__ == "__main__":
 
 def run(program: str, device: str, seconds: float = 60) -> subprocess.CompletedProcess[bytes]:
     """What became of the program; one that hangs fails."""
+    # A job in a shell's background ignores SIGINT, and so would what it starts.
     return subprocess.run(
-        [sys.executable, "-c", f"DEVICE = {device!r}\n" + program], capture_output=True, timeout=seconds, check=False
+        [sys.executable, "-c", f"DEVICE = {device!r}\n" + program],
+        capture_output=True,
+        timeout=seconds,
+        check=False,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 
