@@ -120,6 +120,11 @@ SAID: tuple[tuple[str, tuple[tuple[str, str], ...], str], ...] = (
     ("A view was created in no_grad mode", (("no_grad", ""),), "views without a tape whose base is written later"),
     (r"^values: number \d+ is (.*), True\) here, \1, False\) there", (("no_grad|transform", ""),), "flags alone"),
     (
+        r"^gradients: number \d+ is .*\[[0., []*[], ]+, True\) here, .*, False\) there",
+        (("", WRITES),),
+        "derivatives that are zero require gradients, or do not",
+    ),
+    (
         r"^(gradients|refused).*(None here, |does not require grad)",
         (("transform", ""),),
         "derivatives that are zero require gradients, or do not",
