@@ -6,12 +6,10 @@ use crate::device::{device_object, device_of, PyDevice};
 use crate::dtype::{dtype_object, dtype_of, PyDType};
 use crate::tensor::PyTensor;
 use crate::{engine_call, errors};
-use lucid::kernel_emulator::{Emulator, Language};
 use lucid::{DType, Device};
 use pyo3::prelude::*;
-use pyo3::types::{IntoPyDict, PyBytes, PyDict, PyTuple};
+use pyo3::types::{IntoPyDict, PyDict, PyTuple};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 type Object<'py> = PyResult<Bound<'py, PyAny>>;
 
@@ -392,42 +390,6 @@ fn set_hosting(on: bool) {
     lucid::lazy::set_hosting(on);
 }
 
-/// The names of all kernels that the engine writes.
-#[pyfunction]
-fn _kernel_names() -> Vec<&'static str> {
-    lucid::kernel_emulator::KERNEL_NAMES.to_vec()
-}
-
-/// Hands custom kernels, written in this language (`"metal"` or `"cuda"`), to a function instead of MLX; `None` ends it. The
-/// function takes the kernel's name, header and body, its inputs (name, dtype, shape, bytes), its outputs (name, dtype,
-/// shape), the grid and the group, and gives the bytes of each output.
-#[pyfunction]
-#[pyo3(signature = (language, run))]
-fn _emulate_kernels(py: Python<'_>, language: Option<&str>, run: Option<Py<PyAny>>) -> PyResult<()> {
-    let language = match language {
-        None => None,
-        Some("metal") => Some(Language::Metal),
-        Some("cuda") => Some(Language::Cuda),
-        Some(other) => return Err(errors::value_error(py, format!("_emulate_kernels: no language {other:?}"))),
-    };
-    lucid::kernel_emulator::set_emulator(language.zip(run).map(|(language, run)| (language, emulator(run))));
-    Ok(())
-}
-
-/// The Python function as the engine takes it.
-fn emulator(run: Py<PyAny>) -> Emulator {
-    Arc::new(move |launch| {
-        let called = |py: Python<'_>| -> PyResult<Vec<Vec<u8>>> {
-            let inputs: Vec<_> =
-                launch.inputs.iter().map(|x| (x.name, x.dtype, &x.shape, PyBytes::new(py, &x.bytes))).collect();
-            let outputs: Vec<_> = launch.outputs.iter().map(|x| (x.name, x.dtype, &x.shape)).collect();
-            let given = (launch.name, launch.header, launch.body, inputs, outputs, launch.grid, launch.thread_group);
-            run.call1(py, given)?.extract(py)
-        };
-        Python::attach(called).map_err(|e| e.to_string())
-    })
-}
-
 /// The MLX primitives that evaluating these tensors would run, by name.
 #[pyfunction]
 #[pyo3(signature = (*tensors))]
@@ -597,7 +559,7 @@ pub fn register_settings(m: &Bound<'_, PyModule>) -> PyResult<()> {
     add! { m
         is_tensor is_storage promote_types can_cast _warn_always _einsum_order _set_deterministic _get_deterministic
         get_default_dtype set_default_dtype get_default_device set_default_device set_num_threads get_num_threads
-        _eval _synchronize _check_mlx _forbid_gpu _gpu_in_use memory_stats reset_peak_memory_stats empty_cache set_cache_limit lazy_limits set_lazy_limits _zero_copy_threshold _float64_downcast set_lowering set_hosting _emulate_kernels _kernel_names primitives _graph_nodes _profile_start _profile_start_trace _profile_now _profile_take_trace _profile_stop _profile_report
+        _eval _synchronize _check_mlx _forbid_gpu _gpu_in_use memory_stats reset_peak_memory_stats empty_cache set_cache_limit lazy_limits set_lazy_limits _zero_copy_threshold _float64_downcast set_lowering set_hosting primitives _graph_nodes _profile_start _profile_start_trace _profile_now _profile_take_trace _profile_stop _profile_report
         _gpu_info _save_safetensors _safetensors_header_len _safetensors_header
     }
     Ok(())

@@ -24,6 +24,7 @@ mod format;
 mod functions;
 mod graph;
 mod graph_file;
+mod kernel_emulator;
 mod llm;
 mod llm_decoder;
 mod llm_serve;
@@ -75,6 +76,8 @@ fn extension(m: &Bound<'_, PyModule>) -> PyResult<()> {
     dlpack::register(m)?;
     distributed::register(m)?;
     m.add_function(wrap_pyfunction!(metal::_metal_run_kernel, m)?)?;
+    m.add_function(wrap_pyfunction!(kernel_emulator::_emulate_kernels, m)?)?;
+    m.add_function(wrap_pyfunction!(kernel_emulator::_kernel_names, m)?)?;
     m.add_function(wrap_pyfunction!(shared::_from_shared, m)?)?;
     optim::register(m)?;
     graph::register(m)?;

@@ -62,12 +62,12 @@ fn product([m, n, k]: [usize; 3], a: &[Complex64], b: &[Complex64]) -> Vec<Compl
 }
 
 /// The transpose of `m` rows of `n`: also columns as rows.
-fn turned(m: usize, n: usize, a: &[Complex64]) -> Vec<Complex64> {
+fn transposed(m: usize, n: usize, a: &[Complex64]) -> Vec<Complex64> {
     (0..m * n).map(|i| a[i % m * n + i / m]).collect()
 }
 
 fn adjoint(m: usize, n: usize, a: &[Complex64]) -> Vec<Complex64> {
-    turned(m, n, a).iter().map(Complex64::conj).collect()
+    transposed(m, n, a).iter().map(Complex64::conj).collect()
 }
 
 fn diagonal<R: ToPrimitive + Copy>(values: &[R]) -> Vec<Complex64> {
@@ -131,9 +131,9 @@ fn triangular_systems<T: Sample>() {
                 a[i] = if i / n == i % n { 1.0 } else { 0.0 }.into();
             }
             let x = matrix::<T>(n, k, 1);
-            let mut columns = of::<T>(&turned(n, k, &product([n, k, n], &a, &x)));
+            let mut columns = of::<T>(&transposed(n, k, &product([n, k, n], &a, &x)));
             T::triangular(n, k, upper, unit, &given, &mut columns);
-            close::<T>(&format!("upper {upper}, unit {unit}"), &wide(&columns), &turned(n, k, &x));
+            close::<T>(&format!("upper {upper}, unit {unit}"), &wide(&columns), &transposed(n, k, &x));
         }
     }
 }
@@ -158,9 +158,9 @@ fn systems_and_inverses<T: Sample>() {
         (0..n).for_each(|i| a[i * n + (i + 1) % n] += 3.0);
         let (mut factors, mut pivots) = (of::<T>(&a), vec![0; n]);
         assert_eq!(<T as Lapack>::lu(n, &mut factors, &mut pivots), 0);
-        let mut columns = of::<T>(&turned(n, k, &product([n, k, n], &a, &x)));
+        let mut columns = of::<T>(&transposed(n, k, &product([n, k, n], &a, &x)));
         T::solve(n, k, &factors, &pivots, &mut columns);
-        close::<T>("a solution", &wide(&columns), &turned(n, k, &x));
+        close::<T>("a solution", &wide(&columns), &transposed(n, k, &x));
         <T as Lapack>::inverse(n, &mut factors, &pivots);
         close::<T>("an inverse", &product([n, n, n], &a, &wide(&factors)), &diagonal(&vec![1.0; n]));
         let mut singular = of::<T>(&vec![Complex64::zero(); n * n]);
@@ -175,27 +175,27 @@ fn symmetric_systems<T: Sample>() {
             (0..n * n).filter(|i| i % n > i / n).for_each(|i| a[i] = a[i % n * n + i / n]);
         }
         let x = matrix::<T>(n, 3, 1);
-        let mut columns = of::<T>(&turned(n, n, &half_read(n, &a, false, false)));
-        let (mut pivots, mut right) = (vec![0; n], of::<T>(&turned(n, 3, &product([n, 3, n], &a, &x))));
+        let mut columns = of::<T>(&transposed(n, n, &half_read(n, &a, false, false)));
+        let (mut pivots, mut right) = (vec![0; n], of::<T>(&transposed(n, 3, &product([n, 3, n], &a, &x))));
         assert_eq!(T::ldl(n, of_hermitian, &mut columns, &mut pivots), 0);
         assert!(T::ldl_solve(n, 3, of_hermitian, &columns, &pivots, &mut right));
-        close::<T>("a solution", &wide(&right), &turned(n, 3, &x));
+        close::<T>("a solution", &wide(&right), &transposed(n, 3, &x));
     }
 }
 
 fn orthogonal_factors<T: Sample>() {
     for (m, n) in [(1, 1), (5, 3), (3, 5), (11, 11), (2, 12)] {
         let (k, a) = (m.min(n), matrix::<T>(m, n, 4));
-        let mut columns = of::<T>(&turned(m, n, &a));
+        let mut columns = of::<T>(&transposed(m, n, &a));
         let mut reflected = columns.clone();
         let (mut r, mut tau) = (of::<T>(&vec![GARBAGE; k * n]), of::<T>(&vec![GARBAGE; k]));
         assert_eq!(T::qr(m, n, &mut columns, &mut r), 0);
-        let (q, r) = (turned(k, m, &wide(&columns)[..m * k]), turned(n, k, &wide(&r)));
+        let (q, r) = (transposed(k, m, &wide(&columns)[..m * k]), transposed(n, k, &wide(&r)));
         close::<T>("Q R", &product([m, n, k], &q, &r), &a);
         close::<T>("a basis", &product([k, k, m], &adjoint(m, k, &q), &q), &diagonal(&vec![1.0; k]));
         assert!((0..k * n).filter(|i| i % n < i / n).all(|i| r[i].is_zero()));
         assert_eq!(T::reflections(m, n, &mut reflected, &mut tau), 0);
-        let mut upper = turned(n, m, &wide(&reflected));
+        let mut upper = transposed(n, m, &wide(&reflected));
         (0..m * n).filter(|i| i % n < i / n).for_each(|i| upper[i] = Complex64::zero());
         let squared = |x: &[Complex64]| product([n, n, m], &adjoint(m, n, x), x);
         close::<T>("R of reflections", &squared(&upper), &squared(&a));
@@ -232,14 +232,14 @@ where
         let zero = <T::Real as NumCast>::from(0.0).unwrap();
         let none = num_complex::Complex::new(zero, zero);
         let (mut values, mut vectors) = (vec![none; n], vec![none; n * n]);
-        assert_eq!(T::eig(n, &mut of::<T>(&turned(n, n, &a)), &mut values, Some(&mut vectors)), 0);
-        let (values, vectors) = (wide(&values), turned(n, n, &wide(&vectors)));
+        assert_eq!(T::eig(n, &mut of::<T>(&transposed(n, n, &a)), &mut values, Some(&mut vectors)), 0);
+        let (values, vectors) = (wide(&values), transposed(n, n, &wide(&vectors)));
         let scaled: Vec<_> = vectors.iter().enumerate().map(|(i, v)| v * values[i % n]).collect();
         close::<T>("eigenvectors", &product([n, n, n], &a, &vectors), &scaled);
         let lengths: Vec<f64> = (0..n).map(|j| (0..n).map(|i| vectors[i * n + j].norm_sqr()).sum()).collect();
         close::<T>("lengths", &diagonal(&lengths), &diagonal(&vec![1.0; n]));
         let mut alone = vec![none; n];
-        assert_eq!(T::eig(n, &mut of::<T>(&turned(n, n, &a)), &mut alone, None), 0);
+        assert_eq!(T::eig(n, &mut of::<T>(&transposed(n, n, &a)), &mut alone, None), 0);
         let sum = |x: &[Complex64]| x.iter().sum::<Complex64>();
         close::<T>("a trace", &[sum(&wide(&alone))], &[sum(&values)]);
         close::<T>("a trace", &[sum(&values)], &[(0..n).map(|i| a[i * n + i]).sum()]);

@@ -46,10 +46,10 @@ def linear(run: Run, input: Tensor, weight: Tensor, bias: Tensor | None = None) 
     if weight.dim() != 2 or input.dim() < 1:
         raise NoRule
     if bias is None:
-        turned = run("t", weight)
+        transposed = run("t", weight)
         if input.dim() == 1:
-            return matmul(run, input, turned)
-        made = run("mm", _matrix(run, input), turned)
+            return matmul(run, input, transposed)
+        made = run("mm", _matrix(run, input), transposed)
     else:
         rows = _matrix(run, input)
         made = run("addmm", bias, rows, run("t", weight))
@@ -538,7 +538,7 @@ def relu(run: Run, input: Tensor, inplace: bool = False) -> Any:
 
 
 @rule("T", "H", "mT")
-def turned(run: Run, input: Tensor, name: str) -> Any:
+def transposed(run: Run, input: Tensor, name: str) -> Any:
     if name == "mT":
         return run("transpose.int", input, -2, -1)
     if input.is_complex() and name == "H":
