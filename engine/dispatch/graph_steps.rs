@@ -130,3 +130,67 @@ pub(crate) fn attention_gradients(
 pub(crate) fn runs_custom_kernels() -> bool {
     lucid_mlx::runs_custom_kernels()
 }
+
+/// A matrix and its bias for [`row_products`].
+pub(crate) struct RowMatrix<'a> {
+    pub weight: &'a Tensor,
+    /// Scales, biases, group and bits of packed words.
+    pub packed: Option<(&'a Tensor, &'a Tensor, usize, usize)>,
+    pub bias: Option<&'a Tensor>,
+}
+
+/// What follows products of rows: see [`row_products`].
+pub(crate) enum After<'a> {
+    /// Nothing, or a sum with this.
+    Kept(Option<&'a Tensor>),
+    Gated(lucid_mlx::Gate),
+    /// Heads of this many elements, turned by cosines and sines.
+    Rotated(usize, [&'a Tensor; 2]),
+}
+
+/// Products of a few rows (M, K) with matrices, the norm before and what follows in one launch, which the tape sees nothing
+/// of; nothing where the device has no such kernel.
+pub(crate) fn row_products(
+    x: &Tensor,
+    norm: Option<(&Tensor, f64)>,
+    matrices: &[RowMatrix<'_>],
+    after: &After<'_>,
+) -> Result<Option<SmallVec<[Tensor; 3]>>> {
+    let Some(x) = gpu_array(x) else { return Ok(None) };
+    let norm = match norm {
+        None => None,
+        Some((weight, eps)) => match gpu_array(weight) {
+            None => return Ok(None),
+            Some(weight) => Some((weight, eps)),
+        },
+    };
+    let mut own: SmallVec<[lucid_mlx::RowMatrix<'_>; 3]> = SmallVec::new();
+    for m in matrices {
+        let bias = m.bias.map(gpu_array);
+        let packed = m.packed.map(|(s, b, group, bits)| Some((gpu_array(s)?, gpu_array(b)?, group, bits)));
+        let (Some(weight), false, false) =
+            (gpu_array(m.weight), matches!(bias, Some(None)), matches!(packed, Some(None)))
+        else {
+            return Ok(None);
+        };
+        own.push(lucid_mlx::RowMatrix { weight, packed: packed.flatten(), bias: bias.flatten() });
+    }
+    let after = match after {
+        After::Kept(None) => lucid_mlx::After::Kept(None),
+        After::Kept(Some(more)) => match gpu_array(more) {
+            None => return Ok(None),
+            more => lucid_mlx::After::Kept(more),
+        },
+        After::Gated(gate) => lucid_mlx::After::Gated(*gate),
+        After::Rotated(head, [cos, sin]) => match (gpu_array(cos), gpu_array(sin)) {
+            (Some(cos), Some(sin)) => lucid_mlx::After::Rotated { head: *head, cos, sin },
+            _ => return Ok(None),
+        },
+    };
+    let begun = profile::begin();
+    let made = lucid_mlx::row_products(x, norm, &own, &after)?;
+    if made.is_some() {
+        profile::end_other(begun, "row_products");
+    }
+    Ok(made.map(|made| made.into_iter().map(from_gpu).collect()))
+}

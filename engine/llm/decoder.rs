@@ -4,14 +4,15 @@
 //! it shares below modules, trains too and has mixtures of experts. Invariant: a file of any bytes gives an error or a
 //! model; positions beyond the context are an error.
 
-use super::config::{Activation, Config};
-use super::rope::{rotate, Angles};
+use super::config::Config;
+use super::layer::{logits, Layer, Norm};
+use super::rope::Angles;
 use super::sampling::{draw, Settings};
 use super::weights::{failed, of_folder, of_gguf, Matrix, Tensors};
-use crate::nn::Approximate;
 use crate::ops::index::cat;
-use crate::ops::{nn, norm};
+use crate::ops::nn;
 use crate::{no_grad, DType, Device, Error, Generator, Result, Scalar, Tensor};
+use parking_lot::Mutex;
 use std::path::Path;
 
 const OP: &str = "llm";
@@ -19,81 +20,8 @@ const OP: &str = "llm";
 const STEP: usize = 256;
 /// Tokens of a prompt that go through the model at once.
 const CHUNK: usize = 512;
-
-/// The vectors of a norm.
-struct Norm {
-    weight: Tensor,
-    eps: f64,
-    /// Is the weight to be multiplied in float32?
-    wide: bool,
-}
-
-impl Norm {
-    fn of(tensors: &mut Tensors, name: &str, size: usize, config: &Config) -> Result<Norm> {
-        let weight = tensors.take(&format!("{name}.weight"), &[size])?;
-        let weight = match config.unit_offset {
-            true => (weight.cast(DType::F32)? + 1.0)?,
-            false => weight,
-        };
-        Ok(Norm { weight, eps: config.eps, wide: config.unit_offset })
-    }
-
-    fn apply(&self, x: &Tensor) -> Result<Tensor> {
-        let size = [self.weight.numel() as isize];
-        match self.wide {
-            true => norm::rms_norm(&x.cast(DType::F32)?, &size, Some(&self.weight), Some(self.eps))?.cast(x.dtype()),
-            false => norm::rms_norm(x, &size, Some(&self.weight), Some(self.eps)),
-        }
-    }
-}
-
-struct Layer {
-    q: Matrix,
-    k: Matrix,
-    v: Matrix,
-    o: Matrix,
-    gate: Matrix,
-    up: Matrix,
-    down: Matrix,
-    input_norm: Norm,
-    post_norm: Norm,
-    /// Before and behind the MLP (Gemma), where `post_norm` is behind attention.
-    mlp_norms: Option<[Norm; 2]>,
-    /// Of queries and keys.
-    head_norms: Option<[Norm; 2]>,
-}
-
-impl Layer {
-    fn of(t: &mut Tensors, c: &Config, number: usize) -> Result<Layer> {
-        let name = |part: &str| format!("model.layers.{number}.{part}");
-        let (q, kv, h, inner) = (c.heads * c.head_dim, c.kv_heads * c.head_dim, c.hidden_size, c.intermediate_size);
-        let norm = |t: &mut Tensors, part: &str, size| Norm::of(t, &name(part), size, c);
-        Ok(Layer {
-            input_norm: norm(t, "input_layernorm", h)?,
-            post_norm: norm(t, "post_attention_layernorm", h)?,
-            mlp_norms: match c.post_norms {
-                true => Some([norm(t, "pre_feedforward_layernorm", h)?, norm(t, "post_feedforward_layernorm", h)?]),
-                false => None,
-            },
-            head_norms: match c.qk_norm {
-                true => Some([norm(t, "self_attn.q_norm", c.head_dim)?, norm(t, "self_attn.k_norm", c.head_dim)?]),
-                false => None,
-            },
-            q: t.matrix(&name("self_attn.q_proj"), q, h, c.qkv_bias)?,
-            k: t.matrix(&name("self_attn.k_proj"), kv, h, c.qkv_bias)?,
-            v: t.matrix(&name("self_attn.v_proj"), kv, h, c.qkv_bias)?,
-            o: t.matrix(&name("self_attn.o_proj"), h, q, c.o_bias)?,
-            gate: t.matrix(&name("mlp.gate_proj"), inner, h, c.mlp_bias)?,
-            up: t.matrix(&name("mlp.up_proj"), inner, h, c.mlp_bias)?,
-            down: t.matrix(&name("mlp.down_proj"), h, inner, c.mlp_bias)?,
-        })
-    }
-
-    fn bytes(&self) -> usize {
-        let all = [&self.q, &self.k, &self.v, &self.o, &self.gate, &self.up, &self.down];
-        all.iter().map(|m| m.bytes()).sum()
-    }
-}
+/// Positions by which the table of rotations grows.
+const TABLE: usize = 1024;
 
 /// The keys and values of one layer, (1, heads, tokens, head_dim) each.
 struct LayerCache {
@@ -208,6 +136,8 @@ pub struct Decoder {
     norm: Norm,
     head: Option<Matrix>,
     device: Device,
+    /// Cosines and sines of positions, of both rotations.
+    tables: Mutex<[Option<[Tensor; 2]>; 2]>,
 }
 
 impl Decoder {
@@ -231,7 +161,15 @@ impl Decoder {
             return Err(failed("activations of 8 bits are the CPU's"));
         }
         let of = if path.is_dir() { of_folder } else { of_gguf };
-        let (config, mut tensors) = of(path, device, rounds)?;
+        let (config, tensors) = of(path, device, rounds)?;
+        Decoder::of_tensors(config, tensors, device)
+    }
+
+    /// Of tensors on a device, whose memory it shares.
+    ///
+    /// # Errors
+    /// [`Error::InvalidValue`] for tensors that are missing, left over or of other shapes.
+    pub fn of_tensors(config: Config, mut tensors: Tensors, device: Device) -> Result<Decoder> {
         let (t, c) = (&mut tensors, &config);
         let embed = t.matrix("model.embed_tokens", c.vocab_size, c.hidden_size, false)?;
         let layers = (0..c.layers()).map(|i| Layer::of(t, c, i)).collect::<Result<Vec<_>>>()?;
@@ -245,7 +183,7 @@ impl Decoder {
         };
         tensors.finish()?;
         config.rope.frequencies(0)?;
-        Ok(Decoder { config, embed, layers, norm, head, device })
+        Ok(Decoder { config, embed, layers, norm, head, device, tables: Mutex::default() })
     }
 
     /// The sizes.
@@ -297,87 +235,118 @@ impl Decoder {
         Ok([scaled(angles.cos()?)?, scaled(angles.sin()?)?])
     }
 
+    /// The first layer's input (N, hidden_size).
+    fn embedded(&self, tokens: &Tensor) -> Result<Tensor> {
+        let x = self.embed.rows(tokens)?;
+        match self.config.scale_embeddings {
+            false => Ok(x),
+            true => {
+                let by = Scalar::Float((self.config.hidden_size as f64).sqrt());
+                &x * &Tensor::full_of(&[], by, x.dtype(), self.device)?
+            }
+        }
+    }
+
+    /// Cosines and sines (1, dim / 2), float32, of one position: views of a table where the length of the text does not
+    /// matter. `which` tells the table.
+    fn angles_at(&self, rope: &Angles, at: usize, which: usize) -> Result<[Tensor; 2]> {
+        if rope.limit()?.is_some() {
+            return self.angles(rope, at, 1, DType::F32);
+        }
+        let mut tables = self.tables.lock();
+        let held = tables[which].as_ref().filter(|t| t[0].shape()[0] > at);
+        let table = match held {
+            Some(table) => table.clone(),
+            None => {
+                let made = self.angles(rope, 0, (at + 1).next_multiple_of(TABLE), DType::F32)?;
+                crate::eval(&[&made[0], &made[1]], true)?;
+                tables[which] = Some(made.clone());
+                made
+            }
+        };
+        let row = |t: &Tensor| t.narrow(0, at as i64, 1);
+        Ok([row(&table[0])?, row(&table[1])?])
+    }
+
     fn forward(&self, tokens: &[u32], cache: &mut Cache) -> Result<Tensor> {
         let c = &self.config;
         let (offset, count) = (cache.length, tokens.len());
         let numbers: Vec<i64> = tokens.iter().map(|&t| t.into()).collect();
         let numbers = Tensor::from_slice(&numbers, &[count], self.device)?;
-        let mut x = self.embed.rows(&numbers)?.reshape(&[1, count as isize, c.hidden_size as isize])?;
-        if c.scale_embeddings {
-            let by = Scalar::Float((c.hidden_size as f64).sqrt());
-            x = (&x * &Tensor::full_of(&[], by, x.dtype(), self.device)?)?;
-        }
+        let mut x = self.embedded(&numbers)?.reshape(&[1, count as isize, c.hidden_size as isize])?;
         let whole = self.angles(&c.rope, offset, count, x.dtype())?;
         let local = c.local_rope.as_ref().map(|rope| self.angles(rope, offset, count, x.dtype())).transpose()?;
         let mut step = Step { offset, count, device: self.device, masks: Vec::new() };
+        let mut attend =
+            |i: usize, layer: &Layer, x: &Tensor, angles: [&Tensor; 2], cache: &mut Cache| -> Result<Tensor> {
+                let [q, k, v] = layer.heads(c, x, angles)?;
+                let window = c.windows[i];
+                let ([k, v], first) = cache.update(i, [k, v], window)?;
+                let mask = step.mask(window, first)?;
+                self.attended([&q, &k, &v], mask.as_ref(), mask.is_none() && count > 1)
+            };
         for (i, layer) in self.layers.iter().enumerate() {
-            let angles = c.windows[i].and(local.as_ref()).unwrap_or(&whole);
-            let y = self.attend(layer, i, &layer.input_norm.apply(&x)?, angles, &mut step, cache)?;
-            match &layer.mlp_norms {
-                None => {
-                    x = (&x + &y)?;
-                    x = (&x + &self.mlp(layer, &layer.post_norm.apply(&x)?)?)?;
-                }
-                Some([before, behind]) => {
-                    x = (&x + &layer.post_norm.apply(&y)?)?;
-                    x = (&x + &behind.apply(&self.mlp(layer, &before.apply(&x)?)?)?)?;
-                }
-            }
+            let angles = c.windows[i].and(local.as_ref()).unwrap_or(&whole).each_ref();
+            let made = attend(i, layer, &x, angles, cache)?;
+            x = layer.behind(c, &made, &x)?;
         }
         cache.length += count;
-        let x = self.norm.apply(&x.narrow(1, count as i64 - 1, 1)?)?;
-        let logits = self.head.as_ref().unwrap_or(&self.embed).product(&x)?.reshape(&[-1])?;
-        match c.logit_cap {
+        let x = x.narrow(1, count as i64 - 1, 1)?.reshape(&[1, c.hidden_size as isize])?;
+        self.ended(&x)?.reshape(&[-1])
+    }
+
+    /// The logits (M, vocab_size) of the last layer's states (M, hidden_size).
+    fn ended(&self, x: &Tensor) -> Result<Tensor> {
+        let logits = logits(x, &self.norm, self.head.as_ref().unwrap_or(&self.embed))?;
+        match self.config.logit_cap {
             None => Ok(logits),
             Some(cap) => (logits / cap)?.tanh()? * cap,
         }
     }
 
-    fn mlp(&self, layer: &Layer, x: &Tensor) -> Result<Tensor> {
-        let gate = layer.gate.product(x)?;
-        let gate = match self.config.activation {
-            Activation::Silu => gate.silu()?,
-            Activation::Gelu => nn::gelu(&gate, Approximate::None)?,
-            Activation::GeluTanh => nn::gelu(&gate, Approximate::Tanh)?,
-        };
-        layer.down.product(&(&gate * &layer.up.product(x)?)?)
+    /// Attention of queries to keys and values.
+    fn attended(&self, [q, k, v]: [&Tensor; 3], mask: Option<&Tensor>, causal: bool) -> Result<Tensor> {
+        match self.config.attention_cap {
+            None => nn::scaled_dot_product_attention(q, k, v, mask, 0.0, causal, Some(self.config.scale), true),
+            Some(cap) => self.capped([q, k, v], mask, causal, cap),
+        }
     }
 
-    fn attend(
-        &self,
-        layer: &Layer,
-        number: usize,
-        x: &Tensor,
-        [cos, sin]: &[Tensor; 2],
-        step: &mut Step,
-        cache: &mut Cache,
-    ) -> Result<Tensor> {
+    /// The logits (B, vocab_size) after one more token of each of B texts (B), which comes at place `at` of the layers' keys
+    /// and values (B, heads, room, head_dim), two for each layer, and is written there. Nothing where a layer sees a window
+    /// alone that is shorter than the text.
+    ///
+    /// # Errors
+    /// [`Error::InvalidValue`] for buffers that do not fit, and what the ops report.
+    pub fn step(&self, tokens: &Tensor, buffers: &[[Tensor; 2]], at: usize) -> Result<Option<Tensor>> {
         let c = &self.config;
-        let count = step.count as isize;
-        let heads = |matrix: &Matrix, heads: usize, norm: Option<&Norm>| -> Result<Tensor> {
-            let y = matrix.product(x)?.reshape(&[1, count, heads as isize, c.head_dim as isize])?;
-            norm.map_or(Ok(y.clone()), |norm| norm.apply(&y))?.transpose(1, 2)
-        };
-        let [q_norm, k_norm] = match &layer.head_norms {
-            Some([q, k]) => [Some(q), Some(k)],
-            None => [None, None],
-        };
-        let q = rotate(&heads(&layer.q, c.heads, q_norm)?, cos, sin)?;
-        let k = rotate(&heads(&layer.k, c.kv_heads, k_norm)?, cos, sin)?;
-        let v = heads(&layer.v, c.kv_heads, None)?;
-        let window = c.windows[number];
-        let ([k, v], first) = cache.update(number, [k, v], window)?;
-        let mask = step.mask(window, first)?;
-        let causal = mask.is_none() && count > 1;
-        let made = match c.attention_cap {
-            None => {
-                let (mask, scale) = (mask.as_ref(), Some(c.scale));
-                nn::scaled_dot_product_attention(&q, &k, &v, mask, 0.0, causal, scale, true)?
+        let batch = tokens.numel();
+        if c.windows.iter().flatten().any(|&w| at >= w) {
+            return Ok(None);
+        }
+        let shape =
+            [batch, c.kv_heads, buffers.first().map_or(0, |b| b[0].shape().get(2).copied().unwrap_or(0)), c.head_dim];
+        if buffers.len() != c.layers() || buffers.iter().flatten().any(|b| b.shape() != shape) || at >= shape[2] {
+            let why = format!("step: {} layers need keys and values {shape:?} with room for token {at}", c.layers());
+            return Err(failed(why));
+        }
+        no_grad(|| {
+            let mut x =
+                self.embedded(&tokens.reshape(&[-1])?)?.reshape(&[batch as isize, 1, c.hidden_size as isize])?;
+            let whole = self.angles_at(&c.rope, at, 0)?;
+            let local = c.local_rope.as_ref().map(|rope| self.angles_at(rope, at, 1)).transpose()?;
+            for (i, layer) in self.layers.iter().enumerate() {
+                let angles = c.windows[i].and(local.as_ref()).unwrap_or(&whole).each_ref();
+                let [q, k, v] = layer.heads(c, &x, angles)?;
+                for (buffer, new) in buffers[i].iter().zip([&k, &v]) {
+                    buffer.narrow(2, at as i64, 1)?.copy_(new)?;
+                }
+                let all = |t: &Tensor| t.narrow(2, 0, at as i64 + 1);
+                let made = self.attended([&q, &all(&buffers[i][0])?, &all(&buffers[i][1])?], None, false)?;
+                x = layer.behind(c, &made, &x)?;
             }
-            Some(cap) => self.capped([&q, &k, &v], mask.as_ref(), causal, cap)?,
-        };
-        let made = made.transpose(1, 2)?.reshape(&[1, count, (c.heads * c.head_dim) as isize])?;
-        layer.o.product(&made)
+            self.ended(&x.reshape(&[batch as isize, c.hidden_size as isize])?).map(Some)
+        })
     }
 
     /// Attention whose scores go through `cap · tanh(score / cap)`.

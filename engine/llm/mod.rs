@@ -14,6 +14,8 @@ pub mod gguf;
 pub mod gguf_writer;
 #[cfg(feature = "serve")]
 pub mod http;
+#[cfg(feature = "safetensors")]
+mod layer;
 pub mod rope;
 pub mod sampling;
 #[cfg(feature = "llm")]

@@ -39,6 +39,11 @@ impl Angles {
         Ok(Angles { dim, theta, context, scaling })
     }
 
+    /// No scaling.
+    pub fn unscaled() -> Json {
+        Json::Null
+    }
+
     /// The name of the scaling.
     pub fn kind(&self) -> &str {
         let name = |key: &str| self.scaling[key].as_str();

@@ -6,6 +6,7 @@
 use super::blocks::{self, Kind};
 use super::config::Config;
 use super::gguf::Gguf;
+use crate::dispatch::RowMatrix;
 use crate::io::{header, header_len};
 use crate::ops::quantized::Packing;
 use crate::ops::{nn, quantized};
@@ -75,6 +76,18 @@ impl Matrix {
         }
     }
 
+    /// What a launch over a few rows takes of it; `None` where activations are rounded.
+    pub(super) fn row_matrix(&self) -> Option<RowMatrix<'_>> {
+        let bias = self.bias.as_ref();
+        match &self.weight {
+            Weight::Dense(weight) => Some(RowMatrix { weight, packed: None, bias }),
+            Weight::Affine { parts: [weight, scales, biases], group, bits, rounds: false } => {
+                Some(RowMatrix { weight, packed: Some((scales, biases, *group as usize, *bits as usize)), bias })
+            }
+            Weight::Affine { .. } | Weight::Blocks { .. } => None,
+        }
+    }
+
     fn biased(&self, y: Tensor) -> Result<Tensor> {
         self.bias.as_ref().map_or(Ok(y.clone()), |bias| &y + bias)
     }
@@ -118,6 +131,11 @@ pub struct Tensors {
 }
 
 impl Tensors {
+    /// Of tensors that are in memory, under Hugging Face's names.
+    pub fn of_named(named: BTreeMap<String, Tensor>) -> Tensors {
+        Tensors { named, rounds: false }
+    }
+
     /// A tensor of that shape.
     ///
     /// # Errors

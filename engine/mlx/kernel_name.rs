@@ -63,6 +63,7 @@ kernel_names! {
     RowMajor "row_major",
     RowNormBack "row_norm_back",
     RowNormSums "row_norm_sums",
+    RowProduct "row_product",
     SoftmaxBack "softmax_back",
     SoftmaxRowsBack "softmax_rows_back",
     Step "step",

@@ -57,6 +57,7 @@ mod reduce;
 mod rnn_layer;
 mod rnn_sequence;
 mod row_kernels;
+mod row_product;
 mod scan;
 mod softmax_kernels;
 mod sort;
@@ -74,6 +75,7 @@ pub use host_kernel::{set_hosting, takes as runs_host_kernels};
 pub use lower::set_lowering;
 pub use norm_kernels::{affine_gradients, channel_moments};
 pub use rnn_sequence::takes as recurrent_layer_in_one_launch;
+pub use row_product::{row_products, After, Gate, RowMatrix, MOST_ROWS};
 
 use crate::shape::Layout;
 use kernel_error::{Fault, Made};

@@ -1,13 +1,16 @@
 //! Group-wise affine quantisation, through MLX's own quantised kernels.
 //!
-//! Depends on `array`, `bounds`, `host_kernel` and mlx-ffi. MLX's packed words are uint32, ours int32 of the same bits. On
+//! Depends on `array`, `bounds`, `host_kernel`, `row_product` and mlx-ffi. MLX's packed words are uint32, ours int32 of the same bits. On
 //! MLX's CPU stream products run the CPU device's kernels. Invariant: indices are checked before MLX reads by them.
 
 use super::array::GpuArray;
 use super::bounds;
 use super::convert::{self, ints};
+use super::custom_kernel;
+use super::emulator::Language;
 use super::host_kernel;
 use super::kernel_error::Made;
+use super::row_product::{self, After, RowMatrix};
 use super::value::Value;
 use crate::shape::numel;
 use crate::{Error, Result};
@@ -18,6 +21,8 @@ use lucid_ir::Meta;
 use mlx_ffi::{ops, Array, Dtype};
 
 const MODE: &str = "affine";
+/// Rows from which on CUDA multiplies unpacked matrices: MLX's kernel for packed ones has no matrix units.
+const UNPACKED: usize = 32;
 
 pub(super) fn quantized(op: &QuantizedOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> {
     if numel(&out.shape) == 0 || inputs[0].numel() == 0 {
@@ -44,11 +49,21 @@ pub(super) fn quantized(op: &QuantizedOp, inputs: &[&GpuArray], out: &Meta) -> M
             let kernel = move |x: &[&CpuArray], out: &Meta| -> Result<CpuArray> { CpuBackend::quantized(&op, x, out) };
             return host_kernel::run(c"QuantizedProduct", inputs, out, kernel);
         }
+        (QuantizedOp::QuantizedMatmul { format, transpose: true }, [x, w, scales, biases])
+            if few_rows(x) && custom_kernel::language().is_some() =>
+        {
+            let shape = [x.numel() / columns(x), columns(x)];
+            let flat = Value::plain(ops::reshape(&*x.value()?.logical()?, &ints(&shape)?)?);
+            let flat = GpuArray::new(flat, &shape, x.element())?;
+            let matrix = RowMatrix { weight: w, packed: Some((scales, biases, format.group, format.bits)), bias: None };
+            match row_product::row_products(&flat, None, &[matrix], &After::Kept(None))?.and_then(|mut made| made.pop())
+            {
+                Some(made) => ops::reshape(&*made.value()?.logical()?, &ints(&out.shape)?)?,
+                None => product(x, w, [scales, biases], *format, true, out)?,
+            }
+        }
         (QuantizedOp::QuantizedMatmul { format, transpose }, [x, w, scales, biases]) => {
-            let (group, bits) = sizes(*format)?;
-            let (x, scales, biases) = (x.value()?, scales.value()?, biases.value()?);
-            let (x, scales, biases) = (x.logical()?, scales.logical()?, biases.logical()?);
-            ops::quantized_matmul(&x, &words(w)?, &scales, Some(&biases), *transpose, group, bits, MODE)?
+            product(x, w, [scales, biases], *format, *transpose, out)?
         }
         (QuantizedOp::DynamicMatmul { .. }, _) => {
             let why = "GPUs have no product with rounded activations; take quantized_matmul, or the cpu";
@@ -70,6 +85,38 @@ pub(super) fn quantized(op: &QuantizedOp, inputs: &[&GpuArray], out: &Meta) -> M
 
 fn sizes(format: Affine) -> Made<(Option<i32>, Option<i32>)> {
     Ok((Some(convert::int(format.group)?), Some(convert::int(format.bits)?)))
+}
+
+fn columns(x: &GpuArray) -> usize {
+    x.shape().last().copied().unwrap_or(0)
+}
+
+/// Are there so few rows that a matrix is read once for all of them?
+fn few_rows(x: &GpuArray) -> bool {
+    columns(x) > 0 && (1..=row_product::MOST_ROWS).contains(&(x.numel() / columns(x)))
+}
+
+/// The product with packed rows by MLX's kernel, or with the elements that they stand for where many rows make up for unpacking
+/// them and the kernel is slow.
+fn product(
+    x: &GpuArray,
+    w: &GpuArray,
+    [scales, biases]: [&GpuArray; 2],
+    format: Affine,
+    transpose: bool,
+    out: &Meta,
+) -> Made<Array> {
+    let (group, bits) = sizes(format)?;
+    let (x, scales, biases) = (x.value()?, scales.value()?, biases.value()?);
+    let (x, scales, biases) = (x.logical()?, scales.logical()?, biases.logical()?);
+    let words = words(w)?;
+    let rows = x.size() / x.shape().last().map_or(1, |&n| n.max(1) as usize);
+    if transpose && w.ndim() == 2 && rows >= UNPACKED && custom_kernel::language() == Some(Language::Cuda) {
+        let dtype = Some(convert::dtype(out.dtype)?);
+        let elements = ops::dequantize(&words, &scales, Some(&biases), group, bits, MODE, None, dtype)?;
+        return Ok(ops::matmul(&x, &ops::swapaxes(&elements, -1, -2)?)?);
+    }
+    Ok(ops::quantized_matmul(&x, &words, &scales, Some(&biases), transpose, group, bits, MODE)?)
 }
 
 fn check(op: &QuantizedOp, x: &GpuArray, w: &GpuArray, lhs: &GpuArray, rhs: &GpuArray) -> Made<()> {

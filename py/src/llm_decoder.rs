@@ -8,12 +8,15 @@ use crate::engine_call;
 use crate::errors;
 use crate::functions::path_of;
 use crate::random::PyGenerator;
-use crate::tensor::wrap;
+use crate::tensor::{wrap, PyTensor};
+use lucid::llm::config::{Activation, Config};
 use lucid::llm::decoder::{Cache, Decoder};
 use lucid::llm::rope::{rotate, Angles};
 use lucid::llm::sampling::{scores, Settings};
+use lucid::llm::weights::Tensors;
 use lucid::{Error, Tensor};
 use pyo3::prelude::*;
+use std::collections::{BTreeMap, HashMap};
 
 fn tensor<'py>(py: Python<'py>, op: &'static str, arg: &'static str, x: Arg<'_, 'py>) -> PyResult<Tensor> {
     Ok(required::<kinds::Tensor>(py, At { op, arg }, x)?.clone())
@@ -63,7 +66,59 @@ fn _sampling_scores<'py>(
 
 /// A decoder of the engine.
 #[pyclass(module = "lucid._C", frozen)]
-struct _Decoder(Decoder);
+struct _Decoder {
+    decoder: Decoder,
+    /// The tensors that it was made of, and what they were then.
+    watched: Vec<(Py<PyTensor>, Tensor)>,
+}
+
+/// A `lucid.llm.Config` as the engine has it.
+fn config_of(config: &Bound<'_, PyAny>) -> PyResult<Config> {
+    fn get<'py, T: for<'a> FromPyObject<'a, 'py, Error = PyErr>>(of: &Bound<'py, PyAny>, name: &str) -> PyResult<T> {
+        of.getattr(name)?.extract()
+    }
+    let py = config.py();
+    let scaling: String = py.import("json")?.call_method1("dumps", (config.getattr("rope_scaling")?,))?.extract()?;
+    let theta: f64 = get(config, "rope_theta")?;
+    let (dim, context): (usize, usize) = (get(config, "rotary_dim")?, get(config, "max_position_embeddings")?);
+    let rope = engine_call::quick(py, || Angles::parsed(dim, theta, context, &scaling))?;
+    let local: Option<f64> = get(config, "rope_local_theta")?;
+    let local_rope = local.map(|theta| Angles { theta, scaling: Angles::unscaled(), ..rope.clone() });
+    let activation = match get::<String>(config, "hidden_act")?.as_str() {
+        "silu" => Activation::Silu,
+        "gelu_pytorch_tanh" => Activation::GeluTanh,
+        _ => Activation::Gelu,
+    };
+    let head_dim: usize = get(config, "head_dim")?;
+    let scalar: Option<f64> = get(config, "query_pre_attn_scalar")?;
+    Ok(Config {
+        model_type: get(config, "model_type")?,
+        vocab_size: get(config, "vocab_size")?,
+        hidden_size: get(config, "hidden_size")?,
+        intermediate_size: get(config, "intermediate_size")?,
+        heads: get(config, "num_attention_heads")?,
+        kv_heads: get(config, "num_key_value_heads")?,
+        head_dim,
+        eps: get(config, "rms_norm_eps")?,
+        rope,
+        local_rope,
+        context: get(config, "context")?,
+        tied: get(config, "tie_word_embeddings")?,
+        qkv_bias: get(config, "qkv_bias")?,
+        o_bias: get(config, "o_bias")?,
+        mlp_bias: get(config, "mlp_bias")?,
+        activation,
+        windows: get(config, "layer_windows")?,
+        qk_norm: get(config, "qk_norm")?,
+        unit_offset: get(config, "unit_offset")?,
+        post_norms: get(config, "post_norms")?,
+        scale_embeddings: get(config, "scale_embeddings")?,
+        attention_cap: get(config, "attn_logit_softcapping")?,
+        logit_cap: get(config, "final_logit_softcapping")?,
+        scale: scalar.filter(|&s| s != 0.0).unwrap_or(head_dim as f64).powf(-0.5),
+        ends: Vec::new(),
+    })
+}
 
 #[pymethods]
 impl _Decoder {
@@ -74,12 +129,48 @@ impl _Decoder {
         let py = path.py();
         let (path, device) = (path_of(path)?, device_of(device)?);
         let device = device.ok_or_else(|| errors::type_error(py, "_Decoder: expected a device"))?;
-        engine_call::long(py, || Decoder::load_with(&path, device, rounds)).map(_Decoder)
+        let decoder = engine_call::long(py, || Decoder::load_with(&path, device, rounds))?;
+        Ok(_Decoder { decoder, watched: Vec::new() })
+    }
+
+    /// Of a `lucid.llm.Config` and tensors under Hugging Face's names, whose memory it shares.
+    #[staticmethod]
+    fn of_tensors(config: &Bound<'_, PyAny>, tensors: HashMap<String, Py<PyTensor>>) -> PyResult<_Decoder> {
+        let py = config.py();
+        let config = config_of(config)?;
+        let watched: Vec<_> = tensors.values().map(|t| (t.clone_ref(py), t.get().share())).collect();
+        let named = tensors.into_iter().map(|(name, t)| Ok((name, t.get().share().detach()?)));
+        let named = engine_call::quick(py, || named.collect::<lucid::Result<BTreeMap<_, _>>>())?;
+        let Some(device) = watched.first().map(|(_, t)| t.device()) else {
+            return Err(errors::value_error(py, "_Decoder: there are no tensors"));
+        };
+        let made = engine_call::quick(py, || Decoder::of_tensors(config, Tensors::of_named(named), device));
+        Ok(_Decoder { decoder: made?, watched })
+    }
+
+    /// Are the tensors that it was made of still what they were?
+    fn is_current(&self) -> bool {
+        self.watched.iter().all(|(object, then)| object.get().share().is_same(then))
+    }
+
+    /// The logits (B, vocab_size) after one more token of each of B texts (B), at place `at` of the layers' keys and values,
+    /// two tensors for each layer, which are written; `None` where a layer's window is shorter.
+    fn step<'py>(
+        &self,
+        py: Python<'py>,
+        tokens: Arg<'_, 'py>,
+        buffers: Vec<(PyRef<'py, PyTensor>, PyRef<'py, PyTensor>)>,
+        at: usize,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let tokens = tensor(py, "step", "tokens", tokens)?;
+        let buffers: Vec<[Tensor; 2]> = buffers.iter().map(|(k, v)| [k.share(), v.share()]).collect();
+        let made = engine_call::quick(py, || self.decoder.step(&tokens, &buffers, at))?;
+        made.map(|logits| wrap(py, logits)).transpose()
     }
 
     /// Bytes of its matrices.
     fn bytes(&self) -> usize {
-        self.0.bytes()
+        self.decoder.bytes()
     }
 
     /// The logits after pieces of one text, which go through the model one after the other.
@@ -88,7 +179,7 @@ impl _Decoder {
             let mut cache = Cache::default();
             let mut last = Err(Error::value("llm", "there are no tokens"));
             for piece in &pieces {
-                last = self.0.logits(piece, &mut cache);
+                last = self.decoder.logits(piece, &mut cache);
                 if last.is_err() {
                     break;
                 }
@@ -116,7 +207,7 @@ impl _Decoder {
         let generator = generator.map(|g| g.get().0.clone());
         engine_call::long(py, || {
             let (mut made, mut cache) = (Vec::new(), Cache::default());
-            self.0.generate(&prompt, most, &settings, generator.as_ref(), &mut cache, |token| {
+            self.decoder.generate(&prompt, most, &settings, generator.as_ref(), &mut cache, |token| {
                 made.push(token);
                 Ok(true)
             })?;

@@ -37,6 +37,8 @@ SIZES = {
 }
 SIZES |= {"float32": 4, "uint64": 8, "int64": 8, "float64": 8, "complex64": 8}
 READ_ONLY, READ_WRITE, SHARED_KIND = 0, 1, 2
+# What a kernel's body says of inputs that the engine hands over only where they are so aligned.
+ALIGNED_INPUTS, ALIGNED = r"^// aligned to 16 bytes: (.+)$", 16
 # Around each buffer; an index that is off by less is told with the buffer's name.
 MARGIN = 1 << 12
 
@@ -239,19 +241,21 @@ def strides(shape: Sequence[int]) -> list[int]:
 
 
 class Memory:
-    """Buffers for one launch, each between margins and aligned to no more than its elements."""
+    """Buffers for one launch, each between margins and aligned to no more than its elements, or what the kernel was told."""
 
     def __init__(self) -> None:
         self.kept: list[ctypes.Array[ctypes.c_char]] = []
         self.regions = 0
 
-    def add(self, name: str, data: bytes, element: int, kind: int, filled: bool) -> tuple[int, int, int]:
+    def add(
+        self, name: str, data: bytes, element: int, kind: int, filled: bool, alignment: int = 0
+    ) -> tuple[int, int, int]:
         """A buffer with these bytes: its address, its region's number and its size."""
         block = ctypes.create_string_buffer(len(data) + 2 * MARGIN + 64)
         self.kept.append(block)
         start = ctypes.addressof(block) + MARGIN
         # At an odd multiple of the element's size: MLX hands over parts of larger arrays too.
-        start += -start % 32 + element
+        start += -start % 32 + max(element, alignment)
         ctypes.memmove(start, data, len(data))
         self.region(name, start, len(data), element, kind, filled)
         return start, self.regions - 1, len(data)
@@ -292,10 +296,12 @@ def run(language: str, launch: Launch) -> list[bytes]:
     runtime().lucid_clear()
     memory = Memory()
     values: dict[str, int] = {}
+    told = {name for line in re.findall(ALIGNED_INPUTS, launch.body, re.MULTILINE) for name in line.split(", ")}
     written = []
     for argument, data in launch.inputs:
         size = SIZES[argument.dtype]
-        values[argument.name] = memory.add(argument.name, data, size, READ_ONLY, True)[0]
+        alignment = ALIGNED if argument.name in told else 0
+        values[argument.name] = memory.add(argument.name, data, size, READ_ONLY, True, alignment)[0]
         more = {
             "shape": (struct.pack(f"<{len(argument.shape)}i", *argument.shape), 4),
             "strides": (struct.pack(f"<{len(argument.shape)}q", *strides(argument.shape)), 8),

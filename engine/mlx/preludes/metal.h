@@ -3,3 +3,5 @@
 #define LUCID_F16 half
 #define LUCID_BF16 bfloat16_t
 #define LUCID_SHUFFLE(v, by) simd_shuffle_xor(v, by)
+#define LUCID_DEVICE device
+#define LUCID_AS_FLOAT(v) as_type<float>(v)

@@ -28,21 +28,27 @@ class LayerCache:
         """Takes new keys and values; gives all, and the number of the first token among them."""
         return (*self._store([k, v]), 0)
 
-    def _store(self, new: list[Tensor]) -> Any:
-        start, end = self.length, self.length + new[0].shape[2]
+    def reserve(self, count: int, new: list[Tensor] | None = None) -> None:
+        """Makes room for `count` more tokens, at first of buffers like `new`."""
+        start, end = self.length, self.length + count
         if self.limit is not None and end > self.limit:
             raise errors.ValueError(f"cache: {end} tokens do not fit into the {self.limit} of the cache")
-        if not self.buffers or end > self.buffers[0].shape[2]:
-            room = self.limit if self.fixed and self.limit else max(2 * start, -(-end // STEP) * STEP)
-            if self.limit is not None:
-                room = min(room, self.limit)
-            grown = []
-            for i, x in enumerate(new):
-                buffer = x.new_zeros((*x.shape[:2], room, x.shape[3]))
-                if start:
-                    buffer[:, :, :start] = self.buffers[i][:, :, :start]
-                grown.append(buffer)
-            self.buffers = grown
+        if self.buffers and end <= self.buffers[0].shape[2]:
+            return
+        room = self.limit if self.fixed and self.limit else max(2 * start, -(-end // STEP) * STEP)
+        if self.limit is not None:
+            room = min(room, self.limit)
+        grown = []
+        for i, x in enumerate(self.buffers if new is None else new):
+            buffer = x.new_zeros((*x.shape[:2], room, x.shape[3]))
+            if start:
+                buffer[:, :, :start] = self.buffers[i][:, :, :start]
+            grown.append(buffer)
+        self.buffers = grown
+
+    def _store(self, new: list[Tensor]) -> Any:
+        start, end = self.length, self.length + new[0].shape[2]
+        self.reserve(new[0].shape[2], new)
         for buffer, x in zip(self.buffers, new, strict=True):
             buffer[:, :, start:end] = x
         self.length = end

@@ -13,6 +13,7 @@ from lucid.llm.constraint import Constraint
 from lucid.llm.model import CausalLM
 from lucid.llm.prefix import PrefixCache
 from lucid.llm.sampling import Sampler
+from lucid.llm.token_step import is_used
 from lucid.llm.tokenizer import Tokenizer
 
 #: Tokens of a prompt that go through the model at once.
@@ -204,6 +205,8 @@ def _steps(
         seen = lucid.tensor(rows, dtype=lucid.int64, device=device)
     logits = prefill(model, tokens[:, known:], cache, chunk, progress)
     fed = list(prompts[0])
+    # Where the step after a token needs nothing from the host, it is begun before the token is looked at.
+    begun = False
     try:
         for step in range(new):
             if seen is not None:
@@ -217,15 +220,23 @@ def _steps(
             if logprobs:
                 scores = logits.to(lucid.float32).log_softmax(-1)
                 shown = scores.gather(1, chosen[:, None]).squeeze(1).tolist()
+            if step + 1 < new and constraint is None and not logprobs and is_used(model, cache):
+                logits = model(chosen[:, None], cache=cache)[:, -1]
+                lucid.eval(logits, wait=False)
+                begun = True
             numbers = chosen.tolist()
             if constraint is not None:
                 constraint.take(numbers[0])
             yield numbers, shown
             if step + 1 < new:
-                logits = model(chosen[:, None], cache=cache)[:, -1]
+                if not begun:
+                    logits = model(chosen[:, None], cache=cache)[:, -1]
                 fed += numbers[:1]
+                begun = False
     finally:
         # Also where whoever asked wants no more tokens.
+        if begun:
+            cache.trim(1)
         if prefixes is not None and cache.offset == len(fed):
             prefixes.put(fed, cache)
 

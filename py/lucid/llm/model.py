@@ -15,6 +15,7 @@ from lucid.llm.blocks import BlockEmbedding, Blocks
 from lucid.llm.cache import Cache, LayerCache, RotatingCache
 from lucid.llm.config import Config
 from lucid.llm.rope import Rope, rotate
+from lucid.llm.token_step import step
 from lucid.nn import functional as F
 from lucid.nn.modules.quantized import QuantizedEmbedding, _Quantized
 from lucid.nn.parameter import Parameter
@@ -349,6 +350,10 @@ class CausalLM(nn.Module):
 
         Raises ValueError for tokens that are not (B, L).
         """
+        if cache is not None and padding is None and tokens.ndim == 2 and tokens.shape[1] == 1:
+            made = step(self, tokens, cache)
+            if made is not None:
+                return made[:, None]
         x = self.hidden(tokens, cache, padding)
         return self.logits(x[:, -1:] if last_only else x)
 

@@ -24,6 +24,12 @@ typedef __SIZE_TYPE__ size_t;
 struct uint3 {
   unsigned int x, y, z;
 };
+struct alignas(8) uint2 {
+  unsigned int x, y;
+};
+struct alignas(16) uint4 {
+  unsigned int x, y, z, w;
+};
 struct float2 {
   float x, y;
 };
@@ -54,6 +60,7 @@ LUCID_INLINE uint3 lucid_three(uint32_t which) {
 #define blockDim lucid_three(4)
 #define gridDim lucid_three(5)
 #define warpSize 32
+LUCID_INLINE float __uint_as_float(unsigned int x) { return __builtin_bit_cast(float, x); }
 LUCID_INLINE float exp(float x) { return expf(x); }
 LUCID_INLINE float log(float x) { return logf(x); }
 LUCID_INLINE float sqrt(float x) { return sqrtf(x); }

@@ -1,0 +1,95 @@
+"""One token of each text through the engine's own decoder, over the weights of a model: few launches, and no Python
+between layers. What a model has been changed to (hooks, adapters, other modules) goes the usual way.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import lucid
+from lucid import _C, Tensor, nn
+from lucid.llm.cache import Cache, LayerCache
+from lucid.nn.modules.quantized import QuantizedEmbedding, QuantizedLinear
+
+if TYPE_CHECKING:
+    from lucid.llm.model import CausalLM
+
+#: The most texts of a batch whose next tokens are found at once.
+MOST = 8
+#: A module's dictionaries that must stay empty.
+HOOKS = (
+    "_forward_hooks", "_forward_pre_hooks", "_forward_hooks_with_kwargs", "_forward_pre_hooks_with_kwargs",
+)  # fmt: skip
+
+
+class TokenStep:
+    """The engine's decoder of a model, and what must stay for it to be the model's."""
+
+    def __init__(self, model: CausalLM) -> None:
+        self.entries: list[tuple[dict[str, Any], str, Any]] = []
+        self.empty: list[dict[Any, Any]] = []
+        for module in model.modules():
+            for table in (module._modules, module._parameters, module._buffers):
+                self.entries += [(table, name, value) for name, value in table.items()]
+            self.empty += [getattr(module, name) for name in HOOKS if hasattr(module, name)]
+        self.decoder = self._decoder(model) if self.is_plain(model) else None
+
+    @staticmethod
+    def is_plain(model: CausalLM) -> bool:
+        """Is the model made of the modules that the engine knows?"""
+        from lucid.llm import model as own
+
+        known = {
+            nn.Linear, nn.Embedding, nn.ModuleList, QuantizedLinear, QuantizedEmbedding,
+            own.RMSNorm, own.MLP, own.Attention, own.Layer, own.Decoder, own.CausalLM,
+        }  # fmt: skip
+        modules = list(model.modules())
+        alike = all(type(m) in known and "forward" not in m.__dict__ for m in modules)
+        packed = (m for m in modules if isinstance(m, (QuantizedLinear, QuantizedEmbedding)))
+        return alike and not any(m.dynamic for m in packed)
+
+    @staticmethod
+    def _decoder(model: CausalLM) -> Any:
+        tensors = {name: t for name, t in model.state_dict(keep_vars=True).items() if t is not None}
+        devices = {t.device for t in tensors.values()}
+        if len(devices) != 1 or next(iter(devices)).type in ("cpu", "meta"):
+            return None
+        return _C._Decoder.of_tensors(model.config, tensors)
+
+    def is_current(self) -> bool:
+        """Is the model what it was?"""
+        if any(self.empty) or any(table.get(name) is not value for table, name, value in self.entries):
+            return False
+        return self.decoder is None or bool(self.decoder.is_current())
+
+
+def step(model: CausalLM, tokens: Tensor, cache: Cache) -> Tensor | None:
+    """The logits (B, vocab_size) of the tokens after `tokens` (B, 1), whose keys and values the cache takes; None where
+    the model itself must compute them."""
+    plain = tokens.shape[0] <= MOST and tokens.shape[1] == 1 and cache.padding is None
+    if not plain or tokens.device.type == "cpu" or lucid.is_grad_enabled() or _C._graph_recording() or not cache.offset:
+        return None
+    layers = cache.layers
+    if any(type(layer) is not LayerCache or layer.length != cache.offset for layer in layers):
+        return None
+    made: TokenStep | None = model.__dict__.get("_token_step")
+    if made is None or not made.is_current():
+        made = TokenStep(model)
+        model.__dict__["_token_step"] = made
+    if made.decoder is None:
+        return None
+    for layer in layers:
+        layer.reserve(1)
+    buffers = [(layer.buffers[0], layer.buffers[1]) for layer in layers]
+    logits: Tensor | None = made.decoder.step(tokens, buffers, cache.offset)
+    if logits is not None:
+        for layer in layers:
+            layer.length += 1
+        cache.offset += 1
+    return logits
+
+
+def is_used(model: CausalLM, cache: Cache) -> bool:
+    """Does a model's next token come from here, so that the cache can forget it again?"""
+    made: TokenStep | None = model.__dict__.get("_token_step")
+    return made is not None and made.decoder is not None and all(type(layer) is LayerCache for layer in cache.layers)
