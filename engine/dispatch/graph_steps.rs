@@ -131,7 +131,8 @@ pub(crate) fn runs_custom_kernels() -> bool {
     lucid_mlx::runs_custom_kernels()
 }
 
-/// A matrix and its bias for [`row_products`].
+/// A matrix and its bias, dense or packed.
+#[derive(Clone, Copy)]
 pub(crate) struct RowMatrix<'a> {
     pub weight: &'a Tensor,
     /// Scales, biases, group and bits of packed words.
@@ -139,58 +140,93 @@ pub(crate) struct RowMatrix<'a> {
     pub bias: Option<&'a Tensor>,
 }
 
-/// What follows products of rows: see [`row_products`].
-pub(crate) enum After<'a> {
-    /// Nothing, or a sum with this.
-    Kept(Option<&'a Tensor>),
-    Gated(lucid_mlx::Gate),
-    /// Heads of this many elements, turned by cosines and sines.
-    Rotated(usize, [&'a Tensor; 2]),
+impl<'a> RowMatrix<'a> {
+    fn on_gpu(&self) -> Option<lucid_mlx::RowMatrix<'a>> {
+        let packed = match self.packed {
+            None => None,
+            Some((scales, biases, group, bits)) => Some((gpu_array(scales)?, gpu_array(biases)?, group, bits)),
+        };
+        let bias = match self.bias {
+            None => None,
+            Some(bias) => Some(gpu_array(bias)?),
+        };
+        Some(lucid_mlx::RowMatrix { weight: gpu_array(self.weight)?, packed, bias })
+    }
 }
 
-/// Products of a few rows (M, K) with matrices, the norm before and what follows in one launch, which the tape sees nothing
-/// of; nothing where the device has no such kernel.
-pub(crate) fn row_products(
-    x: &Tensor,
-    norm: Option<(&Tensor, f64)>,
-    matrices: &[RowMatrix<'_>],
-    after: &After<'_>,
-) -> Result<Option<SmallVec<[Tensor; 3]>>> {
-    let Some(x) = gpu_array(x) else { return Ok(None) };
+/// The product of a few rows (M, K) with a matrix, behind a norm, in one launch, which the tape sees nothing of; nothing where
+/// the device has no such kernel.
+pub(crate) fn row_product(x: &Tensor, norm: Option<(&Tensor, f64)>, matrix: RowMatrix<'_>) -> Result<Option<Tensor>> {
     let norm = match norm {
         None => None,
-        Some((weight, eps)) => match gpu_array(weight) {
-            None => return Ok(None),
-            Some(weight) => Some((weight, eps)),
-        },
+        Some((weight, eps)) => Some((gpu_array(weight), eps)),
     };
-    let mut own: SmallVec<[lucid_mlx::RowMatrix<'_>; 3]> = SmallVec::new();
-    for m in matrices {
-        let bias = m.bias.map(gpu_array);
-        let packed = m.packed.map(|(s, b, group, bits)| Some((gpu_array(s)?, gpu_array(b)?, group, bits)));
-        let (Some(weight), false, false) =
-            (gpu_array(m.weight), matches!(bias, Some(None)), matches!(packed, Some(None)))
-        else {
-            return Ok(None);
-        };
-        own.push(lucid_mlx::RowMatrix { weight, packed: packed.flatten(), bias: bias.flatten() });
-    }
-    let after = match after {
-        After::Kept(None) => lucid_mlx::After::Kept(None),
-        After::Kept(Some(more)) => match gpu_array(more) {
-            None => return Ok(None),
-            more => lucid_mlx::After::Kept(more),
-        },
-        After::Gated(gate) => lucid_mlx::After::Gated(*gate),
-        After::Rotated(head, [cos, sin]) => match (gpu_array(cos), gpu_array(sin)) {
-            (Some(cos), Some(sin)) => lucid_mlx::After::Rotated { head: *head, cos, sin },
-            _ => return Ok(None),
-        },
+    let (Some(x), Some(matrix)) = (gpu_array(x), matrix.on_gpu()) else { return Ok(None) };
+    let norm = match norm {
+        None => None,
+        Some((None, _)) => return Ok(None),
+        Some((Some(weight), eps)) => Some((weight, eps)),
     };
     let begun = profile::begin();
-    let made = lucid_mlx::row_products(x, norm, &own, &after)?;
+    let made = lucid_mlx::row_product(x, norm, &matrix)?.map(from_gpu);
     if made.is_some() {
-        profile::end_other(begun, "row_products");
+        profile::end_other(begun, "row_product");
     }
-    Ok(made.map(|made| made.into_iter().map(from_gpu).collect()))
+    Ok(made)
+}
+
+/// What a decoder's layer is made of.
+pub(crate) struct DecoderLayer<'a> {
+    /// Of queries, keys, values, behind attention, the gate, what it is multiplied with, and the last.
+    pub matrices: [RowMatrix<'a>; 7],
+    pub norms: [&'a Tensor; 2],
+    pub eps: f64,
+    pub gate: lucid_mlx::Gate,
+    /// Heads of queries, of keys, and elements of a head.
+    pub heads: [usize; 3],
+    pub scale: f64,
+}
+
+/// A layer of a decoder over `x` (B, L, hidden), which writes keys and values behind `at` others and which the tape sees
+/// nothing of; nothing where the device has no kernels for it.
+pub(crate) fn decoder_layer(
+    x: &Tensor,
+    layer: &DecoderLayer<'_>,
+    angles: [&Tensor; 2],
+    buffers: [&Tensor; 2],
+    at: usize,
+) -> Result<Option<Tensor>> {
+    let own = || {
+        let mut matrices = layer.matrices.iter().map(RowMatrix::on_gpu);
+        let mut next = || matrices.next().flatten();
+        let layer = lucid_mlx::DecoderLayer {
+            projections: [next()?, next()?, next()?],
+            joined: next()?,
+            gates: [next()?, next()?],
+            last: next()?,
+            norms: [gpu_array(layer.norms[0])?, gpu_array(layer.norms[1])?],
+            eps: layer.eps,
+            gate: layer.gate,
+            heads: layer.heads,
+            scale: layer.scale,
+        };
+        Some((
+            gpu_array(x)?,
+            layer,
+            [gpu_array(angles[0])?, gpu_array(angles[1])?],
+            [gpu_array(buffers[0])?, gpu_array(buffers[1])?],
+        ))
+    };
+    let Some((x, layer, angles, buffers)) = own() else { return Ok(None) };
+    let begun = profile::begin();
+    let made = lucid_mlx::decoder_layer(x, &layer, angles, buffers, at)?.map(from_gpu);
+    if made.is_some() {
+        profile::end_other(begun, "decoder_layer");
+    }
+    Ok(made)
+}
+
+/// Has the GPU device kernels for layers of decoders?
+pub(crate) fn runs_decoder_layers() -> bool {
+    lucid_mlx::runs_decoder_layers()
 }

@@ -9,6 +9,7 @@ use super::layer::{logits, Layer, Norm};
 use super::rope::Angles;
 use super::sampling::{draw, Settings};
 use super::weights::{failed, of_folder, of_gguf, Matrix, Tensors};
+use crate::dispatch;
 use crate::ops::index::cat;
 use crate::ops::nn;
 use crate::{no_grad, DType, Device, Error, Generator, Result, Scalar, Tensor};
@@ -115,6 +116,11 @@ impl Step {
         self.masks.push((window, first, made.clone()));
         Ok(made)
     }
+}
+
+/// Has the GPU device kernels for whole layers?
+pub fn runs_decoder_layers() -> bool {
+    dispatch::runs_decoder_layers()
 }
 
 /// A language model.
@@ -247,25 +253,26 @@ impl Decoder {
         }
     }
 
-    /// Cosines and sines (1, dim / 2), float32, of one position: views of a table where the length of the text does not
-    /// matter. `which` tells the table.
-    fn angles_at(&self, rope: &Angles, at: usize, which: usize) -> Result<[Tensor; 2]> {
+    /// Cosines and sines (count, dim / 2), float32, of positions from `at` on: views of a table where the length of the
+    /// text does not matter. `which` tells the table.
+    fn angles_at(&self, rope: &Angles, at: usize, count: usize, which: usize) -> Result<[Tensor; 2]> {
         if rope.limit()?.is_some() {
-            return self.angles(rope, at, 1, DType::F32);
+            return self.angles(rope, at, count, DType::F32);
         }
         let mut tables = self.tables.lock();
-        let held = tables[which].as_ref().filter(|t| t[0].shape()[0] > at);
+        let end = at + count;
+        let held = tables[which].as_ref().filter(|t| t[0].shape()[0] >= end);
         let table = match held {
             Some(table) => table.clone(),
             None => {
-                let made = self.angles(rope, 0, (at + 1).next_multiple_of(TABLE), DType::F32)?;
+                let made = self.angles(rope, 0, end.next_multiple_of(TABLE), DType::F32)?;
                 crate::eval(&[&made[0], &made[1]], true)?;
                 tables[which] = Some(made.clone());
                 made
             }
         };
-        let row = |t: &Tensor| t.narrow(0, at as i64, 1);
-        Ok([row(&table[0])?, row(&table[1])?])
+        let rows = |t: &Tensor| t.narrow(0, at as i64, count as i64);
+        Ok([rows(&table[0])?, rows(&table[1])?])
     }
 
     fn forward(&self, tokens: &[u32], cache: &mut Cache) -> Result<Tensor> {
@@ -279,7 +286,7 @@ impl Decoder {
         let mut step = Step { offset, count, device: self.device, masks: Vec::new() };
         let mut attend =
             |i: usize, layer: &Layer, x: &Tensor, angles: [&Tensor; 2], cache: &mut Cache| -> Result<Tensor> {
-                let [q, k, v] = layer.heads(c, x, angles)?;
+                let [q, k, v] = layer.projected(c, x, angles)?;
                 let window = c.windows[i];
                 let ([k, v], first) = cache.update(i, [k, v], window)?;
                 let mask = step.mask(window, first)?;
@@ -312,39 +319,53 @@ impl Decoder {
         }
     }
 
-    /// The logits (B, vocab_size) after one more token of each of B texts (B), which comes at place `at` of the layers' keys
-    /// and values (B, heads, room, head_dim), two for each layer, and is written there. Nothing where a layer sees a window
-    /// alone that is shorter than the text.
+    /// The logits (B, vocab_size) after the last of more tokens (B, L) of each of B texts, which come behind `at` others in
+    /// the layers' keys and values (B, heads, room, head_dim), two for each layer, and are written there. Nothing where a
+    /// layer sees a window alone that is shorter than the text, and for several tokens where the device has no kernels for
+    /// layers.
     ///
     /// # Errors
     /// [`Error::InvalidValue`] for buffers that do not fit, and what the ops report.
     pub fn step(&self, tokens: &Tensor, buffers: &[[Tensor; 2]], at: usize) -> Result<Option<Tensor>> {
         let c = &self.config;
-        let batch = tokens.numel();
-        if c.windows.iter().flatten().any(|&w| at >= w) {
+        let &[batch, length] = tokens.shape() else { return Ok(None) };
+        let end = at + length;
+        if c.windows.iter().flatten().any(|&w| end > w) || length > 1 && !dispatch::runs_decoder_layers() {
             return Ok(None);
         }
-        let shape =
-            [batch, c.kv_heads, buffers.first().map_or(0, |b| b[0].shape().get(2).copied().unwrap_or(0)), c.head_dim];
-        if buffers.len() != c.layers() || buffers.iter().flatten().any(|b| b.shape() != shape) || at >= shape[2] {
-            let why = format!("step: {} layers need keys and values {shape:?} with room for token {at}", c.layers());
+        let room = buffers.first().and_then(|b| b[0].shape().get(2).copied()).unwrap_or(0);
+        let shape = [batch, c.kv_heads, room, c.head_dim];
+        if buffers.len() != c.layers() || buffers.iter().flatten().any(|b| b.shape() != shape) || end > room {
+            let why = format!("step: {} layers need keys and values {shape:?} with room for {end} tokens", c.layers());
             return Err(failed(why));
         }
         no_grad(|| {
-            let mut x =
-                self.embedded(&tokens.reshape(&[-1])?)?.reshape(&[batch as isize, 1, c.hidden_size as isize])?;
-            let whole = self.angles_at(&c.rope, at, 0)?;
-            let local = c.local_rope.as_ref().map(|rope| self.angles_at(rope, at, 1)).transpose()?;
+            let x = self.embedded(&tokens.reshape(&[-1])?)?;
+            let mut x = x.reshape(&[batch as isize, length as isize, c.hidden_size as isize])?;
+            let whole = self.angles_at(&c.rope, at, length, 0)?;
+            let local = c.local_rope.as_ref().map(|rope| self.angles_at(rope, at, length, 1)).transpose()?;
+            let mut mask = None;
             for (i, layer) in self.layers.iter().enumerate() {
                 let angles = c.windows[i].and(local.as_ref()).unwrap_or(&whole).each_ref();
-                let [q, k, v] = layer.heads(c, &x, angles)?;
-                for (buffer, new) in buffers[i].iter().zip([&k, &v]) {
-                    buffer.narrow(2, at as i64, 1)?.copy_(new)?;
+                if let Some(made) = layer.launched(c, &x, angles, buffers[i].each_ref(), at)? {
+                    x = made;
+                    continue;
                 }
-                let all = |t: &Tensor| t.narrow(2, 0, at as i64 + 1);
-                let made = self.attended([&q, &all(&buffers[i][0])?, &all(&buffers[i][1])?], None, false)?;
+                let [q, k, v] = layer.projected(c, &x, angles)?;
+                for (buffer, new) in buffers[i].iter().zip([&k, &v]) {
+                    buffer.narrow(2, at as i64, length as i64)?.copy_(new)?;
+                }
+                if mask.is_none() && length > 1 {
+                    let mut step = Step { offset: at, count: length, device: self.device, masks: Vec::new() };
+                    mask = step.mask(Some(end), 0)?;
+                }
+                let all = |t: &Tensor| t.narrow(2, 0, end as i64);
+                let causal = length > 1 && mask.is_none();
+                let held = [&all(&buffers[i][0])?, &all(&buffers[i][1])?];
+                let made = self.attended([&q, held[0], held[1]], mask.as_ref(), causal)?;
                 x = layer.behind(c, &made, &x)?;
             }
+            let x = x.narrow(1, length as i64 - 1, 1)?;
             self.ended(&x.reshape(&[batch as isize, c.hidden_size as isize])?).map(Some)
         })
     }

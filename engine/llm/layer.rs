@@ -7,10 +7,10 @@
 use super::config::{Activation, Config};
 use super::rope::rotate;
 use super::weights::{Matrix, Tensors};
-use crate::dispatch::{self, After, Gate};
+use crate::dispatch::{self, DecoderLayer, Gate};
 use crate::nn::Approximate;
 use crate::ops::{nn, norm};
-use crate::{DType, Device, Result, Tensor};
+use crate::{DType, Result, Tensor};
 use smallvec::SmallVec;
 
 /// The vectors of a norm.
@@ -88,138 +88,97 @@ impl Layer {
     }
 }
 
-/// A norm that a launch takes up, or that goes before it.
-fn taken<'a>(norm: &'a Norm, x: &Tensor) -> Option<(&'a Tensor, f64)> {
-    (!norm.wide && norm.weight.dtype() == x.dtype()).then_some((&norm.weight, norm.eps))
-}
-
-/// Products of a few rows (M, K) in one launch, behind the norm; nothing where ops are what there is.
-fn launched(
-    x: &Tensor,
-    norm: Option<&Norm>,
-    matrices: &[&Matrix],
-    after: &After<'_>,
-) -> Result<Option<SmallVec<[Tensor; 3]>>> {
-    if x.device() != Device::Gpu || crate::graph::recording() || crate::autograd::grad_enabled() {
-        return Ok(None);
-    }
-    let parts = matrices.iter().map(|m| m.row_matrix()).collect::<Option<SmallVec<[_; 3]>>>();
-    let Some(parts) = parts else { return Ok(None) };
-    match norm.map(|norm| (taken(norm, x), norm)) {
-        None => dispatch::row_products(x, None, &parts, after),
-        Some((Some(norm), _)) => dispatch::row_products(x, Some(norm), &parts, after),
-        Some((None, norm)) => dispatch::row_products(&norm.apply(x)?, None, &parts, after),
-    }
-}
-
 impl Layer {
+    /// The layer's result for `x` (B, L, hidden_size) by a device's kernels, which write keys and values (B, kv_heads, room,
+    /// head_dim) behind `at` others. Nothing where there are none for it.
+    pub(super) fn launched(
+        &self,
+        c: &Config,
+        x: &Tensor,
+        angles: [&Tensor; 2],
+        buffers: [&Tensor; 2],
+        at: usize,
+    ) -> Result<Option<Tensor>> {
+        let gate = match c.activation {
+            Activation::Silu => Gate::Silu,
+            Activation::GeluTanh => Gate::GeluTanh,
+            Activation::Gelu => return Ok(None),
+        };
+        let plain = self.mlp_norms.is_none() && self.head_norms.is_none() && !self.input_norm.wide;
+        let all = [&self.q, &self.k, &self.v, &self.o, &self.gate, &self.up, &self.down];
+        let parts = all.iter().map(|m| m.row_matrix()).collect::<Option<SmallVec<[_; 7]>>>();
+        let matrices = parts.and_then(|parts| parts.into_inner().ok());
+        let (Some(matrices), true, false) = (matrices, plain && c.attention_cap.is_none(), is_followed()) else {
+            return Ok(None);
+        };
+        let layer = DecoderLayer {
+            matrices,
+            norms: [&self.input_norm.weight, &self.post_norm.weight],
+            eps: self.input_norm.eps,
+            gate,
+            heads: [c.heads, c.kv_heads, c.head_dim],
+            scale: c.scale,
+        };
+        dispatch::decoder_layer(x, &layer, angles, buffers, at)
+    }
+
     /// Queries, keys and values (B, heads, L, head_dim) of `x` (B, L, hidden_size), rotated by cosines and sines
     /// (L, dim / 2).
-    pub(super) fn heads(&self, c: &Config, x: &Tensor, [cos, sin]: [&Tensor; 2]) -> Result<[Tensor; 3]> {
-        let (batch, length) = (x.shape()[0], x.shape()[1]);
-        let rows = x.reshape(&[(batch * length) as isize, c.hidden_size as isize])?;
-        let matrices = [&self.q, &self.k, &self.v];
-        let split = |y: &Tensor, heads: usize| -> Result<Tensor> {
-            let y = y.reshape(&[batch as isize, length as isize, heads as isize, c.head_dim as isize])?;
-            y.transpose(1, 2)
-        };
-        let counts = [c.heads, c.kv_heads, c.kv_heads];
-        let whole = 2 * cos.numel() == c.head_dim && self.head_norms.is_none();
-        let turned = match whole {
-            true => launched(&rows, Some(&self.input_norm), &matrices, &After::Rotated(c.head_dim, [cos, sin]))?,
-            false => None,
-        };
-        if let Some([q, k, v]) = turned.as_deref() {
-            return Ok([split(q, counts[0])?, split(k, counts[1])?, split(v, counts[2])?]);
-        }
-        let made = match launched(&rows, Some(&self.input_norm), &matrices, &After::Kept(None))? {
-            Some(made) => made,
-            None => {
-                let rows = self.input_norm.apply(&rows)?;
-                matrices.iter().map(|m| m.product(&rows)).collect::<Result<_>>()?
-            }
-        };
-        let of = |at: usize, norm: Option<&Norm>| -> Result<Tensor> {
-            let y = made[at].reshape(&[batch as isize, length as isize, counts[at] as isize, c.head_dim as isize])?;
+    pub(super) fn projected(&self, c: &Config, x: &Tensor, [cos, sin]: [&Tensor; 2]) -> Result<[Tensor; 3]> {
+        let x = self.input_norm.apply(x)?;
+        let [batch, length] = [x.shape()[0] as isize, x.shape()[1] as isize];
+        let heads = |matrix: &Matrix, heads: usize, norm: Option<&Norm>| -> Result<Tensor> {
+            let y = matrix.product(&x)?.reshape(&[batch, length, heads as isize, c.head_dim as isize])?;
             norm.map_or(Ok(y.clone()), |norm| norm.apply(&y))?.transpose(1, 2)
         };
         let [q_norm, k_norm] = match &self.head_norms {
             Some([q, k]) => [Some(q), Some(k)],
             None => [None, None],
         };
-        Ok([rotate(&of(0, q_norm)?, cos, sin)?, rotate(&of(1, k_norm)?, cos, sin)?, of(2, None)?])
+        let (q, k) = (heads(&self.q, c.heads, q_norm)?, heads(&self.k, c.kv_heads, k_norm)?);
+        Ok([rotate(&q, cos, sin)?, rotate(&k, cos, sin)?, heads(&self.v, c.kv_heads, None)?])
     }
 
-    /// What attention gave (B, heads, L, head_dim) through its last matrix: added to `x` (B, L, hidden_size) if asked for.
-    pub(super) fn joined(&self, attended: &Tensor, x: &Tensor, added: bool) -> Result<Tensor> {
-        let (shape, rows) = (x.shape(), x.shape()[0] * x.shape()[1]);
-        let flat = attended.transpose(1, 2)?.reshape(&[rows as isize, -1])?;
-        self.last(&self.o, &flat, x, added)?.reshape(&shape.iter().map(|&n| n as isize).collect::<SmallVec<[_; 3]>>())
-    }
-
-    /// What follows attention, to the layer's end.
+    /// What follows attention, which gave (B, heads, L, head_dim), to the layer's end.
     pub(super) fn behind(&self, c: &Config, attended: &Tensor, x: &Tensor) -> Result<Tensor> {
+        let [batch, length] = [x.shape()[0] as isize, x.shape()[1] as isize];
+        let y =
+            self.o.product(&attended.transpose(1, 2)?.reshape(&[batch, length, (c.heads * c.head_dim) as isize])?)?;
         match &self.mlp_norms {
             None => {
-                let x = self.joined(attended, x, true)?;
-                self.mlp(c, &x, &self.post_norm, true)
+                let x = (x + &y)?;
+                &x + &self.mlp(c, &self.post_norm.apply(&x)?)?
             }
             Some([before, behind]) => {
-                let x = (x + &self.post_norm.apply(&self.joined(attended, x, false)?)?)?;
-                &x + &behind.apply(&self.mlp(c, &x, before, false)?)?
+                let x = (x + &self.post_norm.apply(&y)?)?;
+                &x + &behind.apply(&self.mlp(c, &before.apply(&x)?)?)?
             }
         }
     }
 
-    /// The product of rows with a matrix, added to `x` if asked for.
-    fn last(&self, matrix: &Matrix, rows: &Tensor, x: &Tensor, added: bool) -> Result<Tensor> {
-        let x = x.reshape(&[rows.shape()[0] as isize, -1])?;
-        let after = After::Kept(added.then_some(&x));
-        if let Some([made]) = launched(rows, None, &[matrix], &after)?.as_deref() {
-            return Ok(made.clone());
-        }
-        let made = matrix.product(rows)?;
-        if added {
-            &x + &made
-        } else {
-            Ok(made)
-        }
-    }
-
-    /// The MLP of `x` (B, L, hidden_size) behind a norm, added to `x` if asked for.
-    pub(super) fn mlp(&self, c: &Config, x: &Tensor, norm: &Norm, added: bool) -> Result<Tensor> {
-        let rows = x.reshape(&[(x.shape()[0] * x.shape()[1]) as isize, c.hidden_size as isize])?;
+    fn mlp(&self, c: &Config, x: &Tensor) -> Result<Tensor> {
+        let gate = self.gate.product(x)?;
         let gate = match c.activation {
-            Activation::Silu => Some(Gate::Silu),
-            Activation::GeluTanh => Some(Gate::GeluTanh),
-            Activation::Gelu => None,
+            Activation::Silu => gate.silu()?,
+            Activation::Gelu => nn::gelu(&gate, Approximate::None)?,
+            Activation::GeluTanh => nn::gelu(&gate, Approximate::Tanh)?,
         };
-        let made = match gate {
-            Some(gate) => launched(&rows, Some(norm), &[&self.gate, &self.up], &After::Gated(gate))?,
-            None => None,
-        };
-        let inner = match made.as_deref() {
-            Some([inner]) => inner.clone(),
-            _ => {
-                let rows = norm.apply(&rows)?;
-                let gate = self.gate.product(&rows)?;
-                let gate = match c.activation {
-                    Activation::Silu => gate.silu()?,
-                    Activation::Gelu => nn::gelu(&gate, Approximate::None)?,
-                    Activation::GeluTanh => nn::gelu(&gate, Approximate::Tanh)?,
-                };
-                (&gate * &self.up.product(&rows)?)?
-            }
-        };
-        let y = self.last(&self.down, &inner, x, added)?;
-        y.reshape(&x.shape().iter().map(|&n| n as isize).collect::<SmallVec<[_; 3]>>())
+        self.down.product(&(&gate * &self.up.product(x)?)?)
     }
+}
+
+/// Does a tape or a graph want to see each op?
+fn is_followed() -> bool {
+    crate::graph::recording() || crate::autograd::grad_enabled()
 }
 
 /// The products of the last rows `x` (M, hidden_size) with the vocabulary's matrix, behind the last norm.
 pub(super) fn logits(x: &Tensor, norm: &Norm, matrix: &Matrix) -> Result<Tensor> {
-    match launched(x, Some(norm), &[matrix], &After::Kept(None))?.as_deref() {
-        Some([made]) => Ok(made.clone()),
-        _ => matrix.product(&norm.apply(x)?),
+    let plain = !norm.wide && norm.weight.dtype() == x.dtype() && !is_followed();
+    if let (Some(parts), true) = (matrix.row_matrix(), plain)
+        && let Some(made) = dispatch::row_product(x, Some((&norm.weight, norm.eps)), parts)?
+    {
+        return Ok(made);
     }
+    matrix.product(&norm.apply(x)?)
 }

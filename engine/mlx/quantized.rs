@@ -10,10 +10,10 @@ use super::custom_kernel;
 use super::emulator::Language;
 use super::host_kernel;
 use super::kernel_error::Made;
-use super::row_product::{self, After, RowMatrix};
+use super::row_product::{self, After, RowMatrix, Rows};
 use super::value::Value;
 use crate::shape::numel;
-use crate::{Error, Result};
+use crate::{DType, Error, Result};
 use lucid_cpu::{CpuArray, CpuBackend};
 use lucid_ir::backend::Backend;
 use lucid_ir::ops::quantized::{Affine, Part, QuantizedOp};
@@ -52,13 +52,11 @@ pub(super) fn quantized(op: &QuantizedOp, inputs: &[&GpuArray], out: &Meta) -> M
         (QuantizedOp::QuantizedMatmul { format, transpose: true }, [x, w, scales, biases])
             if few_rows(x) && custom_kernel::language().is_some() =>
         {
-            let shape = [x.numel() / columns(x), columns(x)];
-            let flat = Value::plain(ops::reshape(&*x.value()?.logical()?, &ints(&shape)?)?);
-            let flat = GpuArray::new(flat, &shape, x.element())?;
+            let of = Rows { rows: x.numel() / columns(x), columns: columns(x), dtype: x.element() };
             let matrix = RowMatrix { weight: w, packed: Some((scales, biases, format.group, format.bits)), bias: None };
-            match row_product::row_products(&flat, None, &[matrix], &After::Kept(None))?.and_then(|mut made| made.pop())
-            {
-                Some(made) => ops::reshape(&*made.value()?.logical()?, &ints(&out.shape)?)?,
+            let made = row_product::products(&*x.value()?.logical()?, of, None, &[matrix], &After::Kept(None))?;
+            match made.and_then(|mut made| made.pop()) {
+                Some(made) => ops::reshape(&made, &ints(&out.shape)?)?,
                 None => product(x, w, [scales, biases], *format, true, out)?,
             }
         }
@@ -106,17 +104,35 @@ fn product(
     transpose: bool,
     out: &Meta,
 ) -> Made<Array> {
+    let x = x.value()?;
+    if transpose {
+        return product_of(&*x.logical()?, w, [scales, biases], (format.group, format.bits), out.dtype);
+    }
     let (group, bits) = sizes(format)?;
-    let (x, scales, biases) = (x.value()?, scales.value()?, biases.value()?);
-    let (x, scales, biases) = (x.logical()?, scales.logical()?, biases.logical()?);
+    let (scales, biases) = (scales.value()?, biases.value()?);
+    let (scales, biases) = (scales.logical()?, biases.logical()?);
+    Ok(ops::quantized_matmul(&*x.logical()?, &words(w)?, &scales, Some(&biases), false, group, bits, MODE)?)
+}
+
+/// The product of `x` with packed rows in groups of some elements of some bits.
+pub(super) fn product_of(
+    x: &Array,
+    w: &GpuArray,
+    [scales, biases]: [&GpuArray; 2],
+    (group, bits): (usize, usize),
+    dtype: DType,
+) -> Made<Array> {
+    let (group, bits) = (Some(convert::int(group)?), Some(convert::int(bits)?));
+    let (scales, biases) = (scales.value()?, biases.value()?);
+    let (scales, biases) = (scales.logical()?, biases.logical()?);
     let words = words(w)?;
     let rows = x.size() / x.shape().last().map_or(1, |&n| n.max(1) as usize);
-    if transpose && w.ndim() == 2 && rows >= UNPACKED && custom_kernel::language() == Some(Language::Cuda) {
-        let dtype = Some(convert::dtype(out.dtype)?);
+    if w.ndim() == 2 && rows >= UNPACKED && custom_kernel::language() == Some(Language::Cuda) {
+        let dtype = Some(convert::dtype(dtype)?);
         let elements = ops::dequantize(&words, &scales, Some(&biases), group, bits, MODE, None, dtype)?;
-        return Ok(ops::matmul(&x, &ops::swapaxes(&elements, -1, -2)?)?);
+        return Ok(ops::matmul(x, &ops::swapaxes(&elements, -1, -2)?)?);
     }
-    Ok(ops::quantized_matmul(&x, &words, &scales, Some(&biases), transpose, group, bits, MODE)?)
+    Ok(ops::quantized_matmul(x, &words, &scales, Some(&biases), true, group, bits, MODE)?)
 }
 
 fn check(op: &QuantizedOp, x: &GpuArray, w: &GpuArray, lhs: &GpuArray, rhs: &GpuArray) -> Made<()> {

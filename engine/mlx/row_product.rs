@@ -9,6 +9,7 @@
 use super::array::GpuArray;
 use super::convert::int;
 use super::custom_kernel::{self, Text, GROUP};
+use super::decode_kernels::gate_text;
 use super::emulator::{self, Language};
 use super::kernel_error::Made;
 use super::kernel_name::KernelName;
@@ -17,7 +18,10 @@ use super::value::Value;
 use crate::{DType, Result};
 use mlx_ffi::{Array, Dtype};
 use smallvec::SmallVec;
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::fmt::Write;
+use std::sync::Arc;
 
 /// The most rows of `x`.
 pub const MOST_ROWS: usize = 8;
@@ -39,9 +43,9 @@ pub struct RowMatrix<'a> {
 }
 
 /// What becomes of the products.
-pub enum After<'a> {
+pub(super) enum After<'a> {
     /// They are the results, one for each matrix; the first with this added, where there is something.
-    Kept(Option<&'a GpuArray>),
+    Kept(Option<&'a Array>),
     /// `f(first) · second` of two matrices.
     Gated(Gate),
     /// Heads of this many elements, those of the first two of three matrices rotated by cosines and sines (elements / 2).
@@ -49,14 +53,14 @@ pub enum After<'a> {
         /// Elements of a head.
         head: usize,
         /// Cosines, float32.
-        cos: &'a GpuArray,
+        cos: &'a Array,
         /// Sines, float32.
-        sin: &'a GpuArray,
+        sin: &'a Array,
     },
 }
 
 /// The functions of gates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Gate {
     /// `x · sigmoid(x)`
     Silu,
@@ -65,13 +69,18 @@ pub enum Gate {
 }
 
 /// How a matrix's elements are stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Format {
     Dense,
     Packed { bits: usize, group: usize, scales: &'static str },
 }
 
 impl Format {
+    /// Does a thread read 8 bytes of it at a time, and not 16?
+    fn is_narrow(self) -> bool {
+        matches!(self, Format::Packed { bits: 4, .. })
+    }
+
     /// Elements that a thread takes at once.
     fn chunk(self) -> usize {
         match self {
@@ -82,6 +91,7 @@ impl Format {
 }
 
 /// What a text is written for.
+#[derive(Clone, PartialEq, Eq, Hash)]
 struct Plan {
     kind: &'static str,
     format: Format,
@@ -97,7 +107,7 @@ struct Plan {
     each: usize,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Form {
     Kept { added: bool },
     Gated(Gate),
@@ -123,25 +133,41 @@ impl Plan {
     }
 
     /// Units that a warp takes: few where there would be too few warps for the whole device.
-    fn taken(units: usize, parts: usize, rows: usize) -> usize {
+    fn taken(units: usize, parts: usize, rows: usize, format: Format) -> usize {
         let together: usize = match units * parts {
-            16384.. if rows < 4 => 4,
+            16384.. if rows < 4 && format.is_narrow() => 4,
             6144.. => 2,
             _ => 1,
         };
         together.div_ceil(parts)
     }
 
-    /// Elements of a row of `x` that a group holds at once: a multiple of what its threads take.
-    fn tile(&self) -> usize {
-        let step = WARP * self.format.chunk();
-        let fits = (HELD / self.rows / step * step).max(step);
-        fits.min(self.columns.div_ceil(step) * step)
+    /// What a thread reads of each matrix's row before it waits for `x`, in units of chunks: as many as registers hold.
+    fn turns(&self) -> usize {
+        let (taken, step) = (self.each * self.parts(), WARP * self.format.chunk());
+        let most = if self.format.is_narrow() { 16 } else { 8 } / taken;
+        let held = (HELD / self.rows / step).max(1);
+        most.clamp(1, held).min(self.columns.div_ceil(step))
     }
 
-    fn key(&self) -> String {
-        let Plan { kind, format, rows, columns, normed, sizes, biased, after, each } = self;
-        format!("row product {kind} {format:?} {rows} {columns} {normed} {sizes:?} {biased} {after:?} {each}")
+    /// Elements of a row of `x` that a group holds at once.
+    fn tile(&self) -> usize {
+        self.turns() * WARP * self.format.chunk()
+    }
+
+    /// What tells its kernel from others.
+    fn key(&self) -> Arc<str> {
+        thread_local! {
+            static KEYS: RefCell<HashMap<Plan, Arc<str>>> = RefCell::default();
+        }
+        let made = || {
+            let Plan { kind, format, rows, columns, normed, sizes, biased, after, each } = self;
+            format!("row product {kind} {format:?} {rows} {columns} {normed} {sizes:?} {biased} {after:?} {each}")
+        };
+        KEYS.with_borrow_mut(|keys| match keys.get(self) {
+            Some(key) => Arc::clone(key),
+            None => Arc::clone(keys.entry(self.clone()).or_insert_with(|| made().into())),
+        })
     }
 
     fn threads(&self) -> usize {
@@ -151,20 +177,17 @@ impl Plan {
 
 /// Is there a language that kernels are written in, in which this one beats MLX's own? On Metal MLX's are made for the device
 /// and ours have never run on one.
-fn is_wanted() -> bool {
+pub fn is_wanted() -> bool {
     let here = emulator::language().is_some() || custom_kernel::language() == Some(Language::Cuda);
     here && custom_kernel::room().is_some()
 }
 
 /// May threads read the array 16 bytes at a time? Known of what is in memory alone.
-fn aligned(x: &Array) -> Made<bool> {
+pub(super) fn aligned(x: &Array) -> Made<bool> {
     if x.size() < 8 || !x.is_evaluated() {
         return Ok(false);
     }
-    if emulator::language().is_some() {
-        return Ok(true);
-    }
-    Ok(x.address()?.is_some_and(|at| at % ALIGNED == 0))
+    Ok(x.offset()?.is_some_and(|at| at % ALIGNED == 0))
 }
 
 /// What a matrix is to a kernel; `None` where none takes it.
@@ -189,94 +212,148 @@ fn format(matrix: &RowMatrix<'_>, x: DType, columns: usize) -> Made<Option<Forma
     Ok(Some(Format::Packed { bits, group, scales }))
 }
 
+/// Rows of `x`, whatever its shape.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rows {
+    pub rows: usize,
+    pub columns: usize,
+    pub dtype: DType,
+}
+
+impl RowMatrix<'_> {
+    /// Columns, also of packed words.
+    pub(super) fn columns(&self) -> usize {
+        let words = self.weight.shape().last().copied().unwrap_or(0);
+        self.packed.map_or(words, |(_, _, _, bits)| words * 32 / bits)
+    }
+}
+
 /// The plan of a launch; `None` where there is none.
-fn plan(x: &GpuArray, normed: bool, matrices: &[RowMatrix<'_>], after: &After<'_>) -> Made<Option<Plan>> {
-    let &[rows, columns] = x.shape() else { return Ok(None) };
-    let kind = type_name(super::convert::dtype(x.element())?);
+fn plan(of: Rows, normed: bool, matrices: &[RowMatrix<'_>], after: &After<'_>) -> Made<Option<Plan>> {
+    let Rows { rows, columns, dtype } = of;
+    let kind = type_name(super::convert::dtype(dtype)?);
     let (Some(kind), Some(first), true) = (kind, matrices.first(), is_wanted() && (1..=MOST_ROWS).contains(&rows))
     else {
         return Ok(None);
     };
-    let Some(known) = format(first, x.element(), columns)? else { return Ok(None) };
+    let Some(known) = format(first, dtype, columns)? else { return Ok(None) };
     let biased = first.bias.is_some();
     for m in matrices {
-        let fits = m.bias.is_none_or(|b| b.shape() == [m.weight.shape()[0]] && b.element() == x.element());
-        if format(m, x.element(), columns)? != Some(known) || !fits || m.bias.is_some() != biased {
+        let fits = m.bias.is_none_or(|b| b.shape() == [m.weight.shape()[0]] && b.element() == dtype);
+        if format(m, dtype, columns)? != Some(known) || !fits || m.bias.is_some() != biased {
             return Ok(None);
         }
     }
     let sizes: SmallVec<[usize; 3]> = matrices.iter().map(|m| m.weight.shape()[0]).collect();
-    if x.numel() < 8 || sizes.iter().any(|&n| n < 8 || n * columns > 1 << 40) {
+    if rows * columns < 8 || sizes.iter().any(|&n| n < 8 || n * columns > 1 << 40) {
         return Ok(None);
     }
+    let own = super::convert::dtype(dtype)?;
     let form = match after {
         After::Kept(None) => Form::Kept { added: false },
-        After::Kept(Some(added)) => {
-            if added.shape() != [rows, sizes[0]] || added.element() != x.element() || sizes.len() != 1 {
+        After::Kept(Some(added)) if sizes.len() == 1 => {
+            if added.size() != rows * sizes[0] || added.dtype() != own {
                 return Ok(None);
             }
             Form::Kept { added: true }
         }
         After::Gated(gate) if sizes.len() == 2 && sizes[0] == sizes[1] => Form::Gated(*gate),
         After::Rotated { head, cos, sin } => {
-            let whole = |t: &GpuArray| t.numel() == head / 2 && t.element() == DType::F32 && head / 2 >= 8;
+            let whole = |t: &Array| t.size() == head / 2 && t.dtype() == Dtype::Float32 && head / 2 >= 8;
             if sizes.len() != 3 || !sizes.iter().all(|n| n.is_multiple_of(*head)) || !whole(cos) || !whole(sin) {
                 return Ok(None);
             }
             Form::Rotated { head: *head }
         }
-        After::Gated(_) => return Ok(None),
+        After::Kept(Some(_)) | After::Gated(_) => return Ok(None),
     };
     let mut made = Plan { kind, format: known, rows, columns, normed, sizes, biased, after: form, each: 1 };
-    made.each = Plan::taken(made.units(), made.parts(), rows);
+    made.each = Plan::taken(made.units(), made.parts(), rows, known);
     Ok(Some(made))
 }
 
-/// The products of the rows of `x` (M, K), which a norm's weight (K) and epsilon go before, with matrices, and what follows
-/// them: results (M, rows). `None` where no kernel of our own can take it.
-pub fn row_products(
-    x: &GpuArray,
-    norm: Option<(&GpuArray, f64)>,
+/// The products of the rows of `x`, which a norm's weight (K) and epsilon go before, with matrices, and what follows them:
+/// results (rows, n). `None` where no kernel of our own can take it.
+pub(super) fn products(
+    x: &Array,
+    of: Rows,
+    norm: Option<(&Array, f64)>,
     matrices: &[RowMatrix<'_>],
     after: &After<'_>,
-) -> Result<Option<Vec<GpuArray>>> {
-    let recorded = || -> Made<Option<Vec<GpuArray>>> {
-        let Some(plan) = plan(x, norm.is_some(), matrices, after)? else { return Ok(None) };
-        if norm.is_some_and(|(w, _)| w.numel() != plan.columns || w.element() != x.element() || w.numel() < 8) {
-            return Ok(None);
+) -> Made<Option<Vec<Array>>> {
+    let Some(plan) = plan(of, norm.is_some(), matrices, after)? else { return Ok(None) };
+    let dtype = super::convert::dtype(of.dtype)?;
+    if norm.is_some_and(|(w, _)| w.size() != plan.columns || w.dtype() != dtype || w.size() < 8) {
+        return Ok(None);
+    }
+    let logical = |a: &GpuArray| -> Made<Array> { Ok(a.value()?.logical()?.into_owned()) };
+    let mut inputs: SmallVec<[Array; 16]> = SmallVec::new();
+    inputs.push(x.clone());
+    if let Some((weight, eps)) = norm {
+        inputs.extend([weight.clone(), custom_kernel::floats(&[eps as f32])?]);
+    }
+    for m in matrices {
+        inputs.push(logical(m.weight)?);
+        if let Some((scales, biases, ..)) = m.packed {
+            inputs.extend([logical(scales)?, logical(biases)?]);
         }
+        if let Some(bias) = m.bias {
+            inputs.push(logical(bias)?);
+        }
+    }
+    match after {
+        After::Kept(Some(added)) => inputs.push((*added).clone()),
+        After::Rotated { cos, sin, .. } => inputs.extend([(*cos).clone(), (*sin).clone()]),
+        After::Kept(None) | After::Gated(_) => {}
+    }
+    let results = if matches!(plan.after, Form::Gated(_)) { 1 } else { plan.sizes.len() };
+    let shapes = plan.sizes[..results].iter().map(|&n| Ok([int(plan.rows)?, int(n)?]));
+    let shapes = shapes.collect::<Made<SmallVec<[[i32; 2]; 3]>>>()?;
+    let outputs: SmallVec<[(&[i32], Dtype); 3]> = shapes.iter().map(|shape| (&shape[..], dtype)).collect();
+    let refs: SmallVec<[&Array; 16]> = inputs.iter().collect();
+    Ok(Some(custom_kernel::launch_typed(&plan.key(), || text(&plan), &refs, &outputs, plan.threads())?))
+}
+
+/// The products of the rows of `x` (M, K), which a norm's weight (K) and epsilon go before, with a matrix: (M, n). `None` where
+/// no kernel of our own can take it.
+pub fn row_product(x: &GpuArray, norm: Option<(&GpuArray, f64)>, matrix: &RowMatrix<'_>) -> Result<Option<GpuArray>> {
+    let recorded = || -> Made<Option<GpuArray>> {
+        let &[rows, columns] = x.shape() else { return Ok(None) };
         let logical = |a: &GpuArray| -> Made<Array> { Ok(a.value()?.logical()?.into_owned()) };
-        let mut inputs: SmallVec<[Array; 16]> = SmallVec::new();
-        inputs.push(logical(x)?);
-        if let Some((weight, eps)) = norm {
-            inputs.extend([logical(weight)?, custom_kernel::floats(&[eps as f32])?]);
-        }
-        for m in matrices {
-            inputs.push(logical(m.weight)?);
-            if let Some((scales, biases, ..)) = m.packed {
-                inputs.extend([logical(scales)?, logical(biases)?]);
-            }
-            if let Some(bias) = m.bias {
-                inputs.push(logical(bias)?);
-            }
-        }
-        match after {
-            After::Kept(Some(added)) => inputs.push(logical(added)?),
-            After::Rotated { cos, sin, .. } => inputs.extend([logical(cos)?, logical(sin)?]),
-            After::Kept(None) | After::Gated(_) => {}
-        }
-        let dtype = super::convert::dtype(x.element())?;
-        let results = if matches!(plan.after, Form::Gated(_)) { 1 } else { plan.sizes.len() };
-        let shapes = plan.sizes[..results].iter().map(|&n| Ok([int(plan.rows)?, int(n)?]));
-        let shapes = shapes.collect::<Made<SmallVec<[[i32; 2]; 3]>>>()?;
-        let outputs: SmallVec<[(&[i32], Dtype); 3]> = shapes.iter().map(|shape| (&shape[..], dtype)).collect();
-        let refs: SmallVec<[&Array; 16]> = inputs.iter().collect();
-        let made = custom_kernel::launch_typed(&plan.key(), || text(&plan), &refs, &outputs, plan.threads())?;
-        let sized = made.into_iter().zip(&plan.sizes);
-        let wrapped = sized.map(|(a, &n)| GpuArray::new(Value::plain(a), &[plan.rows, n], x.element()));
-        Ok(Some(wrapped.collect::<Made<Vec<_>>>()?))
+        let weight = norm.map(|(w, _)| logical(w)).transpose()?;
+        let norm = weight.as_ref().zip(norm).map(|(w, (_, eps))| (w, eps));
+        let of = Rows { rows, columns, dtype: x.element() };
+        let made = products(&logical(x)?, of, norm, std::slice::from_ref(matrix), &After::Kept(None))?;
+        let Some(made) = made.and_then(|mut made| made.pop()) else { return Ok(None) };
+        Ok(Some(GpuArray::new(Value::plain(made), &[rows, matrix.weight.shape()[0]], x.element())?))
     };
-    recorded().map_err(|e| e.of("row_products"))
+    recorded().map_err(|e| e.of("row_product"))
+}
+
+/// Reads this thread's chunks of the piece from `first` on, where they are of the row.
+fn loads(plan: &Plan, first: &str, words: bool, vector: &str) -> String {
+    let Plan { format, columns, .. } = plan;
+    let (chunk, taken) = (format.chunk(), plan.each * plan.parts());
+    if !words {
+        return String::new();
+    }
+    let mut text = format!(
+        "LUCID_UNROLL
+for (int turn = 0; turn < {}; turn++) {{
+unsigned int at = {first} / {chunk} + turn * 32 + at32;
+if (at >= {}) break;
+",
+        plan.turns(),
+        columns / chunk,
+    );
+    for j in 0..taken {
+        let _ = writeln!(text, "q{j}[turn] = ((LUCID_DEVICE const {vector}*)w{j})[at];");
+        if let Format::Packed { group, .. } = format {
+            let each = group / chunk;
+            let _ = writeln!(text, "scale{j}[turn] = ws{j}[at / {each}]; bias{j}[turn] = wb{j}[at / {each}];");
+        }
+    }
+    text + "}\n"
 }
 
 /// The number that some bits of a word are, without a conversion: put into the mantissa of 2²³, and that taken off.
@@ -291,9 +368,9 @@ fn elements(format: Format, kind: &str, j: usize) -> Vec<String> {
         Format::Packed { bits: 4, .. } => (0..16)
             .map(|e| {
                 let half = if e / 4 % 2 == 0 {
-                    format!("q{j}.{}", words[e / 8])
+                    format!("q{j}[turn].{}", words[e / 8])
                 } else {
-                    format!("(q{j}.{} >> 16)", words[e / 8])
+                    format!("(q{j}[turn].{} >> 16)", words[e / 8])
                 };
                 number(&half, 15 << (4 * (e % 4)))
             })
@@ -301,17 +378,17 @@ fn elements(format: Format, kind: &str, j: usize) -> Vec<String> {
         Format::Packed { .. } => (0..16)
             .map(|e| {
                 let half = if e / 2 % 2 == 0 {
-                    format!("q{j}.{}", words[e / 4])
+                    format!("q{j}[turn].{}", words[e / 4])
                 } else {
-                    format!("(q{j}.{} >> 16)", words[e / 4])
+                    format!("(q{j}[turn].{} >> 16)", words[e / 4])
                 };
                 number(&half, 255 << (8 * (e % 2)))
             })
             .collect(),
         Format::Dense if kind == "LUCID_BF16" => (0..8)
             .map(|e| match e % 2 {
-                0 => format!("LUCID_AS_FLOAT(q{j}.{} << 16)", words[e / 2]),
-                _ => format!("LUCID_AS_FLOAT(q{j}.{} & 0xffff0000u)", words[e / 2]),
+                0 => format!("LUCID_AS_FLOAT(q{j}[turn].{} << 16)", words[e / 2]),
+                _ => format!("LUCID_AS_FLOAT(q{j}[turn].{} & 0xffff0000u)", words[e / 2]),
             })
             .collect(),
         Format::Dense => (0..8).map(|e| format!("(float)w{j}[(size_t)at * 8 + {e}]")).collect(),
@@ -360,12 +437,36 @@ fn text(plan: &Plan) -> Text {
     }
     let _ = writeln!(body, "LUCID_SHARED float4 held[{}];", rows * tile / 4);
     let _ = write!(body, "unsigned int warp = i / 32, at32 = lane % 32;\n");
+    body += &rows_of_warp(plan);
+    let turns = plan.turns();
+    let (vector, words) = match format {
+        Format::Packed { bits: 4, .. } => ("uint2", true),
+        Format::Packed { .. } => ("uint4", true),
+        Format::Dense if *kind == "LUCID_BF16" => ("uint4", true),
+        Format::Dense => ("float", false),
+    };
+    for j in 0..taken {
+        if words {
+            let _ = writeln!(body, "{vector} q{j}[{turns}];");
+        }
+        if let Format::Packed { .. } = format {
+            let _ = writeln!(body, "float scale{j}[{turns}], bias{j}[{turns}];");
+        }
+    }
+    for m in 0..*rows {
+        for j in 0..taken {
+            let _ = writeln!(body, "float sum{m}_{j} = 0.0f;");
+        }
+    }
+    // ---- the first chunks of the matrices, which need not wait for x
+    body += &loads(plan, "0", words, vector);
     if plan.normed {
         body += "LUCID_SHARED float part[LUCID_GROUP / 32];\n";
         for m in 0..*rows {
             let _ = write!(
                 body,
                 "float inv{m} = 0.0f;
+LUCID_UNROLL
 for (unsigned int k = lane; k < {columns}; k += LUCID_GROUP) {{ float v = x[{base} + k]; inv{m} += v * v; }}
 for (int o = 16; o > 0; o /= 2) inv{m} += LUCID_SHUFFLE(inv{m}, o);
 if (at32 == 0) part[lane / 32] = inv{m};
@@ -379,22 +480,20 @@ LUCID_BARRIER;
             );
         }
     }
-    body += &rows_of_warp(plan);
-    for m in 0..*rows {
-        for j in 0..taken {
-            let _ = write!(body, "float sum{m}_{j} = 0.0f;\n");
-        }
-    }
     // ---- the rows of x, piece by piece
     let _ = write!(
         body,
         "for (unsigned int first = 0; first < {columns}; first += {tile}) {{
-unsigned int count = {columns} - first < {tile} ? {columns} - first : {tile};
+if (first > 0) {{
 LUCID_BARRIER;
-for (unsigned int k = lane * 4; k < count; k += LUCID_GROUP * 4) {{
+{again}}}
+LUCID_UNROLL
+for (unsigned int k = lane * 4; k < {tile}; k += LUCID_GROUP * 4) {{
+if (first + k >= {columns}) break;
 unsigned int chunk = k / {chunk}, place = (chunk / 32 * {quads} + k % {chunk} / 4) * 32 + chunk % 32;
 float4 v;
 ",
+        again = loads(plan, "first", words, vector),
         quads = chunk / 4,
     );
     for m in 0..*rows {
@@ -405,44 +504,34 @@ float4 v;
                 true => format!("(float)(({kind})({loaded} * inv{m} * (float)nw[first + k + {e}]))"),
                 false => loaded,
             };
-            let _ = write!(body, "v.{word} = {shown};\n");
+            let _ = writeln!(body, "v.{word} = {shown};");
         }
-        let _ = write!(body, "held[{} + place] = v;\n", m * tile / 4);
+        let _ = writeln!(body, "held[{} + place] = v;", m * tile / 4);
     }
     body += "}\nLUCID_BARRIER;\n";
     // ---- the matrices' rows
     let _ = write!(
         body,
-        "for (unsigned int k = at32; k < count / {chunk}; k += 32) {{\nunsigned int at = first / {chunk} + k;\n"
+        "LUCID_UNROLL
+for (int turn = 0; turn < {turns}; turn++) {{
+unsigned int k = turn * 32 + at32, at = first / {chunk} + k;
+if (at >= {all}) break;
+unsigned int from = turn * {} + at32;
+",
+        32 * chunk / 4,
+        all = columns / chunk,
     );
-    for j in 0..taken {
-        let _ = match format {
-            Format::Packed { bits, group, .. } => {
-                let (vector, each) = if *bits == 4 { ("uint2", group / 16) } else { ("uint4", group / 16) };
-                write!(
-                    body,
-                    "{vector} q{j} = ((LUCID_DEVICE const {vector}*)w{j})[at];
-float scale{j} = ws{j}[at / {each}], bias{j} = wb{j}[at / {each}];\n"
-                )
-            }
-            Format::Dense if *kind == "LUCID_BF16" => {
-                write!(body, "uint4 q{j} = ((LUCID_DEVICE const uint4*)w{j})[at];\n")
-            }
-            Format::Dense => Ok(()),
-        };
-    }
-    let _ = write!(body, "unsigned int from = k / 32 * {} + at32;\n", 32 * chunk / 4);
     for m in 0..*rows {
         body += "{\n";
         for v in 0..chunk / 4 {
-            let _ = write!(body, "float4 v{v} = held[{} + from + {}];\n", m * tile / 4, v * 32);
+            let _ = writeln!(body, "float4 v{v} = held[{} + from + {}];", m * tile / 4, v * 32);
         }
         let of = |e: usize| format!("v{}.{}", e / 4, ["x", "y", "z", "w"][e % 4]);
         if matches!(format, Format::Packed { .. }) {
             let all: Vec<String> = (0..chunk).map(of).collect();
-            let _ = write!(body, "float total = {};\n", all.join(" + "));
+            let _ = writeln!(body, "float total = {};", all.join(" + "));
             for e in (0..chunk).filter(|&e| excess(*format, e) > 1) {
-                let _ = write!(body, "{} *= {:e}f;\n", of(e), 1.0 / f64::from(excess(*format, e)));
+                let _ = writeln!(body, "{} *= {:e}f;", of(e), 1.0 / f64::from(excess(*format, e)));
             }
         }
         for j in 0..taken {
@@ -451,9 +540,9 @@ float scale{j} = ws{j}[at / {each}], bias{j} = wb{j}[at / {each}];\n"
             let dot = terms.join("\n + ");
             let _ = match format {
                 Format::Packed { .. } => {
-                    write!(body, "sum{m}_{j} += scale{j} * ({dot}) + bias{j} * total;\n")
+                    writeln!(body, "sum{m}_{j} += scale{j}[turn] * ({dot}) + bias{j}[turn] * total;")
                 }
-                Format::Dense => write!(body, "sum{m}_{j} += {dot};\n"),
+                Format::Dense => writeln!(body, "sum{m}_{j} += {dot};"),
             };
         }
         body += "}\n";
@@ -564,10 +653,7 @@ fn store(plan: &Plan, m: usize, u: usize) -> String {
             format!("out0[{at}] = ({kind})({} + (float)more[{at}]);\n", value(0))
         }
         Form::Gated(gate) => {
-            let f = match gate {
-                Gate::Silu => "g / (1.0f + exp(-g))",
-                Gate::GeluTanh => "0.5f * g * (1.0f + tanh(0.7978845608f * (g + 0.044715f * g * g * g)))",
-            };
+            let f = gate_text(gate);
             format!(
                 "{{ float g = {}; out0[{} + t{}] = ({kind})(({f}) * {}); }}\n",
                 value(0),

@@ -319,6 +319,13 @@ extern "C" int lucid_array_data(const void** data, mlx_array a) {
   });
 }
 
+extern "C" int lucid_array_offset(int64_t* offset, mlx_array a) {
+  return guarded([&] {
+    mx::array& array = get(a);
+    *offset = array.is_available() && array.flags().row_contiguous ? array.offset() : -1;
+  });
+}
+
 extern "C" lucid_primitive lucid_primitive_of(mlx_array made, const mlx_array* inputs, size_t n) {
   const mx::array& a = get(made);
   if (!a.has_primitive() || a.inputs().size() != n) {

@@ -52,6 +52,9 @@ int lucid_settle(const mlx_array* outputs, size_t n, bool failed);
 /* The bytes of an available array, null if it is not row-contiguous. */
 int lucid_array_data(const void** data, mlx_array a);
 
+// How many bytes an available row-major array begins behind its buffer; -1 where it is not such an array.
+int lucid_array_offset(int64_t* offset, mlx_array a);
+
 /* A primitive, held apart from the arrays that it makes. */
 typedef struct lucid_primitive_ {
   void* ctx;

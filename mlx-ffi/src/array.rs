@@ -221,6 +221,15 @@ impl Array {
         Ok((!data.is_null()).then_some(data as usize))
     }
 
+    /// How many bytes an evaluated row-major array begins behind its buffer, which MLX allocates at multiples of 256; `None`
+    /// where it is not such an array.
+    pub fn offset(&self) -> Result<Option<usize>> {
+        let mut offset = -1;
+        // SAFETY: a valid handle and an out-parameter; only what the handle holds is read.
+        error::check(unsafe { sys::lucid_array_offset(&mut offset, self.raw()) })?;
+        Ok(usize::try_from(offset).ok())
+    }
+
     /// Where an available array's bytes are; null if they are not in row-major order.
     fn data(&self) -> Result<*const u8> {
         let mut data = std::ptr::null();

@@ -153,8 +153,8 @@ impl _Decoder {
         self.watched.iter().all(|(object, then)| object.get().share().is_same(then))
     }
 
-    /// The logits (B, vocab_size) after one more token of each of B texts (B), at place `at` of the layers' keys and values,
-    /// two tensors for each layer, which are written; `None` where a layer's window is shorter.
+    /// The logits (B, vocab_size) after the last of more tokens (B, L), behind `at` others in the layers' keys and values, two
+    /// tensors for each layer, which are written; `None` where the model itself must compute them.
     fn step<'py>(
         &self,
         py: Python<'py>,
@@ -216,8 +216,15 @@ impl _Decoder {
     }
 }
 
+/// Has the GPU device kernels for layers of decoders?
+#[pyfunction]
+fn _runs_decoder_layers() -> bool {
+    lucid::llm::decoder::runs_decoder_layers()
+}
+
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<_Decoder>()?;
+    m.add_function(wrap_pyfunction!(_runs_decoder_layers, m)?)?;
     m.add_function(wrap_pyfunction!(_rope_frequencies, m)?)?;
     m.add_function(wrap_pyfunction!(_rope_rotate, m)?)?;
     m.add_function(wrap_pyfunction!(_sampling_scores, m)?)

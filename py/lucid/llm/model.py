@@ -350,7 +350,7 @@ class CausalLM(nn.Module):
 
         Raises ValueError for tokens that are not (B, L).
         """
-        if cache is not None and padding is None and tokens.ndim == 2 and tokens.shape[1] == 1:
+        if cache is not None and padding is None and tokens.ndim == 2 and (last_only or tokens.shape[1] == 1):
             made = step(self, tokens, cache)
             if made is not None:
                 return made[:, None]

@@ -1,4 +1,4 @@
-"""One token of each text through the engine's own decoder, over the weights of a model: few launches, and no Python
+"""The next tokens of texts through the engine's own decoder, over the weights of a model: few launches, and no Python
 between layers. What a model has been changed to (hooks, adapters, other modules) goes the usual way.
 """
 
@@ -14,8 +14,6 @@ from lucid.nn.modules.quantized import QuantizedEmbedding, QuantizedLinear
 if TYPE_CHECKING:
     from lucid.llm.model import CausalLM
 
-#: The most texts of a batch whose next tokens are found at once.
-MOST = 8
 #: A module's dictionaries that must stay empty.
 HOOKS = (
     "_forward_hooks", "_forward_pre_hooks", "_forward_hooks_with_kwargs", "_forward_pre_hooks_with_kwargs",
@@ -64,28 +62,33 @@ class TokenStep:
 
 
 def step(model: CausalLM, tokens: Tensor, cache: Cache) -> Tensor | None:
-    """The logits (B, vocab_size) of the tokens after `tokens` (B, 1), whose keys and values the cache takes; None where
-    the model itself must compute them."""
-    plain = tokens.shape[0] <= MOST and tokens.shape[1] == 1 and cache.padding is None
-    if not plain or tokens.device.type == "cpu" or lucid.is_grad_enabled() or _C._graph_recording() or not cache.offset:
-        return None
+    """The logits (B, vocab_size) after the last of `tokens` (B, L), whose keys and values the cache takes; None where the
+    model itself must compute them."""
     layers = cache.layers
+    plain = tokens.device.type != "cpu" and cache.padding is None and not lucid.is_grad_enabled()
+    if not plain or tokens.numel() == 0 or _C._graph_recording():
+        return None
     if any(type(layer) is not LayerCache or layer.length != cache.offset for layer in layers):
         return None
     made: TokenStep | None = model.__dict__.get("_token_step")
     if made is None or not made.is_current():
         made = TokenStep(model)
         model.__dict__["_token_step"] = made
-    if made.decoder is None:
+    if made.decoder is None or (tokens.shape[1] > 1 and not _C._runs_decoder_layers()):
         return None
+    c, embed, length = model.config, model.model.embed_tokens, tokens.shape[1]
+    like: list[Tensor] | None = None
+    if not cache.offset:
+        weight = embed.scales if isinstance(embed, QuantizedEmbedding) else embed.weight
+        like = [weight.new_empty((tokens.shape[0], c.num_key_value_heads, 0, c.head_dim))] * 2  # type: ignore[operator]
     for layer in layers:
-        layer.reserve(1)
+        layer.reserve(length, like)
     buffers = [(layer.buffers[0], layer.buffers[1]) for layer in layers]
     logits: Tensor | None = made.decoder.step(tokens, buffers, cache.offset)
     if logits is not None:
         for layer in layers:
-            layer.length += 1
-        cache.offset += 1
+            layer.length += length
+        cache.offset += length
     return logits
 
 
