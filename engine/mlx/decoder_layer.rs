@@ -185,7 +185,7 @@ fn product(x: &Array, of: Rows, matrix: &RowMatrix<'_>) -> Made<Array> {
 /// The same, with `more` (rows, n) added.
 fn added(x: &Array, of: Rows, matrix: &RowMatrix<'_>, more: &Array, few: bool) -> Made<Array> {
     if few {
-        let made = row_product::products(x, of, None, std::slice::from_ref(matrix), &After::Kept(Some(more)))?;
+        let made = row_product::products(x, of, None, std::slice::from_ref(matrix), &After::Added(more))?;
         if let Some([made]) = made.as_deref() {
             return Ok(made.clone());
         }

@@ -54,7 +54,7 @@ pub(super) fn quantized(op: &QuantizedOp, inputs: &[&GpuArray], out: &Meta) -> M
         {
             let of = Rows { rows: x.numel() / columns(x), columns: columns(x), dtype: x.element() };
             let matrix = RowMatrix { weight: w, packed: Some((scales, biases, format.group, format.bits)), bias: None };
-            let made = row_product::products(&*x.value()?.logical()?, of, None, &[matrix], &After::Kept(None))?;
+            let made = row_product::products(&*x.value()?.logical()?, of, None, &[matrix], &After::Product)?;
             match made.and_then(|mut made| made.pop()) {
                 Some(made) => ops::reshape(&made, &ints(&out.shape)?)?,
                 None => product(x, w, [scales, biases], *format, true, out)?,

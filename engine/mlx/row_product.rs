@@ -44,8 +44,10 @@ pub struct RowMatrix<'a> {
 
 /// What becomes of the products.
 pub(super) enum After<'a> {
-    /// They are the results, one for each matrix; the first with this added, where there is something.
-    Kept(Option<&'a Array>),
+    /// They are the results, one for each matrix.
+    Product,
+    /// The one matrix's result has this added.
+    Added(&'a Array),
     /// `f(first) · second` of two matrices.
     Gated(Gate),
     /// Heads of this many elements, those of the first two of three matrices rotated by cosines and sines (elements / 2).
@@ -109,7 +111,7 @@ struct Plan {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Form {
-    Kept { added: bool },
+    Product { added: bool },
     Gated(Gate),
     Rotated { head: usize },
 }
@@ -118,7 +120,7 @@ impl Plan {
     /// Rows of matrices that a unit of results is made of.
     fn parts(&self) -> usize {
         match self.after {
-            Form::Kept { .. } => 1,
+            Form::Product { .. } => 1,
             Form::Gated(_) | Form::Rotated { .. } => 2,
         }
     }
@@ -126,7 +128,7 @@ impl Plan {
     /// Units of results.
     fn units(&self) -> usize {
         match self.after {
-            Form::Kept { .. } => self.sizes.iter().sum(),
+            Form::Product { .. } => self.sizes.iter().sum(),
             Form::Gated(_) => self.sizes[0],
             Form::Rotated { .. } => self.sizes.iter().sum::<usize>() / 2,
         }
@@ -250,12 +252,12 @@ fn plan(of: Rows, normed: bool, matrices: &[RowMatrix<'_>], after: &After<'_>) -
     }
     let own = super::convert::dtype(dtype)?;
     let form = match after {
-        After::Kept(None) => Form::Kept { added: false },
-        After::Kept(Some(added)) if sizes.len() == 1 => {
+        After::Product => Form::Product { added: false },
+        After::Added(added) if sizes.len() == 1 => {
             if added.size() != rows * sizes[0] || added.dtype() != own {
                 return Ok(None);
             }
-            Form::Kept { added: true }
+            Form::Product { added: true }
         }
         After::Gated(gate) if sizes.len() == 2 && sizes[0] == sizes[1] => Form::Gated(*gate),
         After::Rotated { head, cos, sin } => {
@@ -265,7 +267,7 @@ fn plan(of: Rows, normed: bool, matrices: &[RowMatrix<'_>], after: &After<'_>) -
             }
             Form::Rotated { head: *head }
         }
-        After::Kept(Some(_)) | After::Gated(_) => return Ok(None),
+        After::Added(_) | After::Gated(_) => return Ok(None),
     };
     let mut made = Plan { kind, format: known, rows, columns, normed, sizes, biased, after: form, each: 1 };
     made.each = Plan::taken(made.units(), made.parts(), rows, known);
@@ -302,9 +304,9 @@ pub(super) fn products(
         }
     }
     match after {
-        After::Kept(Some(added)) => inputs.push((*added).clone()),
+        After::Added(added) => inputs.push((*added).clone()),
         After::Rotated { cos, sin, .. } => inputs.extend([(*cos).clone(), (*sin).clone()]),
-        After::Kept(None) | After::Gated(_) => {}
+        After::Product | After::Gated(_) => {}
     }
     let results = if matches!(plan.after, Form::Gated(_)) { 1 } else { plan.sizes.len() };
     let shapes = plan.sizes[..results].iter().map(|&n| Ok([int(plan.rows)?, int(n)?]));
@@ -323,7 +325,7 @@ pub fn row_product(x: &GpuArray, norm: Option<(&GpuArray, f64)>, matrix: &RowMat
         let weight = norm.map(|(w, _)| logical(w)).transpose()?;
         let norm = weight.as_ref().zip(norm).map(|(w, (_, eps))| (w, eps));
         let of = Rows { rows, columns, dtype: x.element() };
-        let made = products(&logical(x)?, of, norm, std::slice::from_ref(matrix), &After::Kept(None))?;
+        let made = products(&logical(x)?, of, norm, std::slice::from_ref(matrix), &After::Product)?;
         let Some(made) = made.and_then(|mut made| made.pop()) else { return Ok(None) };
         Ok(Some(GpuArray::new(Value::plain(made), &[rows, matrix.weight.shape()[0]], x.element())?))
     };
@@ -423,9 +425,9 @@ fn text(plan: &Plan) -> Text {
         }
     }
     match plan.after {
-        Form::Kept { added: true } => inputs.push("more".into()),
+        Form::Product { added: true } => inputs.push("more".into()),
         Form::Rotated { .. } => inputs.extend(["c".into(), "s".into()]),
-        Form::Kept { added: false } | Form::Gated(_) => {}
+        Form::Product { added: false } | Form::Gated(_) => {}
     }
     let results = if matches!(plan.after, Form::Gated(_)) { 1 } else { sizes.len() };
     let outputs: Vec<String> = (0..results).map(|m| format!("out{m}")).collect();
@@ -566,7 +568,7 @@ unsigned int from = turn * {} + at32;
 }
 
 /// Where the rows of a warp are: `w{j}`, `ws{j}`, `wb{j}` and `wa{j}` point to their elements, scales and biases, `t{j}` is
-/// the place of each in its matrix and `of{j}` the matrix's number. What lies beyond the last row is the last row.
+/// the place of each in its matrix and `of{j}` the matrix's number. Beyond the last row it is the last row.
 fn rows_of_warp(plan: &Plan) -> String {
     let Plan { kind, format, columns, sizes, .. } = plan;
     let (parts, units) = (plan.parts(), plan.units());
@@ -593,7 +595,7 @@ fn rows_of_warp(plan: &Plan) -> String {
                     let _ =
                         write!(body, "unsigned int t{j} = u{u} / {half} * {head} + u{u} % {half} + {};\n", part * half);
                 }
-                Form::Kept { .. } => {
+                Form::Product { .. } => {
                     let _ = write!(body, "unsigned int t{j} = u{u};\n");
                 }
             }
@@ -647,8 +649,8 @@ fn store(plan: &Plan, m: usize, u: usize) -> String {
         text
     };
     match plan.after {
-        Form::Kept { added: false } => each(u, &value(0)),
-        Form::Kept { added: true } => {
+        Form::Product { added: false } => each(u, &value(0)),
+        Form::Product { added: true } => {
             let at = format!("{} + t{u}", m * sizes[0]);
             format!("out0[{at}] = ({kind})({} + (float)more[{at}]);\n", value(0))
         }

@@ -91,6 +91,8 @@ pub struct Group {
     rank: usize,
     size: usize,
     addresses: Vec<String>,
+    /// Does it travel from the GPU's memory, as one more kernel of the stream that computes?
+    on_gpu: bool,
 }
 
 /// Was the backend compiled into the MLX that was loaded, and is what it needs there? `ring`, `mpi`, `nccl` or `jaccl`.
@@ -166,7 +168,9 @@ impl Group {
         let mut handle = Handle(sys::mlx_distributed_group { ctx: std::ptr::null_mut() });
         // SAFETY: a terminated text, and a null handle to fill.
         check(unsafe { sys::mlx_distributed_init(&mut handle.0, true, name.as_ptr()) })?;
-        Ok(Group::of(handle, stream, Vec::new()))
+        let mut group = Group::of(handle, stream, Vec::new());
+        group.on_gpu = backend == "nccl";
+        Ok(group)
     }
 
     fn of(handle: Handle, stream: Stream, addresses: Vec<String>) -> Group {
@@ -174,7 +178,7 @@ impl Group {
         let (rank, size) = unsafe {
             (sys::mlx_distributed_group_rank(handle.0) as usize, sys::mlx_distributed_group_size(handle.0) as usize)
         };
-        Group { inner: Mutex::new(Inner { handle, stream: Some(stream) }), rank, size, addresses }
+        Group { inner: Mutex::new(Inner { handle, stream: Some(stream) }), rank, size, addresses, on_gpu: false }
     }
 
     /// This process's number in the group.
@@ -205,6 +209,12 @@ impl Group {
         let inner = self.inner.lock().unwrap_or_else(|e| e.into_inner());
         let Some(stream) = &inner.stream else { return Err(Error::Exiting) };
         counters::count_op();
+        if self.on_gpu {
+            let main = stream::stream()?;
+            let made = Array::build(|out| call(out, inner.handle.0, main))?;
+            eval::eval(&[&made])?;
+            return Ok(made);
+        }
         let made = Array::build(|out| call(out, inner.handle.0, stream.0))?;
         eval::eval_apart(&made)?;
         Ok(made)

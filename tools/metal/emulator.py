@@ -241,7 +241,7 @@ def strides(shape: Sequence[int]) -> list[int]:
 
 
 class Memory:
-    """Buffers for one launch, each between margins and aligned to no more than its elements, or what the kernel was told."""
+    """Buffers for one launch, each between margins and aligned to no more than its elements, or as the kernel says."""
 
     def __init__(self) -> None:
         self.kept: list[ctypes.Array[ctypes.c_char]] = []

@@ -80,7 +80,7 @@ def step(model: CausalLM, tokens: Tensor, cache: Cache) -> Tensor | None:
     like: list[Tensor] | None = None
     if not cache.offset:
         weight = embed.scales if isinstance(embed, QuantizedEmbedding) else embed.weight
-        like = [weight.new_empty((tokens.shape[0], c.num_key_value_heads, 0, c.head_dim))] * 2  # type: ignore[operator]
+        like = [weight.new_empty((tokens.shape[0], c.num_key_value_heads, 0, c.head_dim))] * 2
     for layer in layers:
         layer.reserve(length, like)
     buffers = [(layer.buffers[0], layer.buffers[1]) for layer in layers]

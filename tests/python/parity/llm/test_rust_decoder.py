@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import lucid
 import numpy as np
@@ -178,3 +180,56 @@ def test_refusals(tmp_path: Path) -> None:
     shutil.rmtree(folder)
     with pytest.raises(lucid.errors.FileNotFoundError):
         _C._Decoder(folder, "cpu")
+
+
+def small(device: str) -> llm.CausalLM:
+    lucid.manual_seed(0)
+    config = llm.Config("llama", 48, 32, 64, 2, 4, 2, 8)
+    return llm.CausalLM(config).to(device).eval()
+
+
+@lucid.no_grad()
+def next_logits(model: llm.CausalLM, engine: bool) -> np.ndarray:
+    """After a prompt and one more token, by the engine's decoder where it takes the model, or by the modules alone."""
+    cache = llm.Cache(model.config)
+    tokens = lucid.tensor([[1, 2, 3]]).to(model.device)
+    model.hidden(tokens, cache)
+    last = lucid.tensor([[7]]).to(model.device)
+    found = model(last, cache=cache)[:, -1] if engine else model.logits(model.hidden(last, cache))[:, -1]
+    return np.asarray(found.cpu())
+
+
+CHANGES: dict[str, Callable[[llm.CausalLM], Any]] = {
+    "in place": lambda m: m.model.layers[1].mlp.up_proj.weight.data.mul_(2.0),
+    "data": lambda m: setattr(m.model.norm.weight, "data", m.model.norm.weight.data * 3.0),
+    "another parameter": lambda m: setattr(m.lm_head, "weight", lucid.nn.Parameter(m.lm_head.weight.detach() + 1.0)),
+    "state dict": lambda m: m.load_state_dict({k: v * 0.5 for k, v in m.state_dict().items()}),
+    "hook": lambda m: m.model.layers[0].mlp.register_forward_hook(lambda _, x, y: y * 2.0),
+    "another module": lambda m: setattr(m.model.layers[0].mlp, "down_proj", lucid.nn.Linear(64, 32).to(m.device)),
+    "function": lambda m: setattr(m.model.layers[0].mlp, "forward", lambda x: x * 0.0),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_model_that_is_changed_gives_what_its_modules_give(change: str) -> None:
+    """The engine's decoder of a model follows every change of it, between one token and the next."""
+    model = small("gpu")
+    np.testing.assert_allclose(next_logits(model, True), next_logits(model, False), **within("logits"))
+    before = next_logits(model, True)
+    CHANGES[change](model)
+    after = next_logits(model, True)
+    np.testing.assert_allclose(after, next_logits(model, False), **within("logits"))
+    assert not np.allclose(before, after)
+
+
+def test_a_step_that_is_begun_early_is_forgotten() -> None:
+    """Whoever stops early finds a cache of the tokens that were fed, and goes on as one who did not."""
+    model = small("gpu")
+    whole = llm.generate(model, [1, 2, 3], max_new_tokens=8, eos_token_id=[])[0].tokens
+    cache = llm.Cache(model.config)
+    tokens = llm.stream(model, [1, 2, 3], max_new_tokens=8, eos_token_id=[], cache=cache)
+    first = [next(tokens)[0] for _ in range(4)]
+    tokens.close()
+    assert cache.offset == 3 + 3
+    rest = llm.generate(model, [first[-1]], max_new_tokens=4, eos_token_id=[], cache=cache)[0].tokens
+    assert first + rest == whole

@@ -1,0 +1,105 @@
+"""Layers of decoders by the engine's kernels, in both languages and three dtypes, against `lucid.llm`'s modules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import lucid
+import numpy as np
+import pytest
+from lucid import llm
+from lucid.llm import token_step
+from lucid.quantization import quantize
+
+from tests.python.metal_emulator.engine import LANGUAGES, emulated
+from tests.python.tolerances import TABLE
+
+pytestmark = pytest.mark.usefixtures("compiler")
+
+SIZES = {
+    "vocab_size": 48, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "head_dim": 16,
+}  # fmt: skip
+KERNELS = {"row_product", "decode_attention", "rms_norm", "rotated_heads", "gated"}
+
+
+def made(bits: int, dtype: lucid.dtype, **changed: Any) -> llm.CausalLM:
+    """A model on the GPU device; of 0 bits a dense one."""
+    lucid.manual_seed(0)
+    model = llm.CausalLM(llm.Config("llama", **{**SIZES, **changed})).to(dtype)
+    for parameter in model.parameters():
+        if parameter.ndim == 1:
+            parameter.data = (lucid.rand(parameter.shape) + 0.5).to(dtype)
+    model = model.to("gpu").eval()
+    if bits:
+        model = quantize(model, bits, 32)
+    lucid.eval(*model.parameters(), *model.buffers())
+    return model
+
+
+@lucid.no_grad()
+def logits(model: llm.CausalLM, texts: int, stepped: bool) -> list[np.ndarray]:
+    """After a prompt in two pieces and three more tokens, by the engine's decoder or by the modules."""
+    cache = llm.Cache(model.config)
+    prompt = (lucid.arange(texts * 5).reshape(texts, 5) % model.config.vocab_size).to("gpu")
+    outputs = []
+    for tokens in [prompt, prompt, *(lucid.full((texts, 1), i, dtype=lucid.int64).to("gpu") for i in (3, 9, 4))]:
+        if stepped:
+            found = token_step.step(model, tokens, cache)
+            assert found is not None
+        else:
+            found = model.logits(model.hidden(tokens, cache))[:, -1]
+        outputs.append(found)
+    return [o.float().cpu().numpy() for o in outputs]
+
+
+def agree(language: str, model: llm.CausalLM, dtype: str, texts: int) -> list[str]:
+    bound = TABLE[f"emulated {dtype}"]
+    want = logits(model, texts, False)
+    with emulated(language) as seen:
+        got = logits(model, texts, True)
+    for w, g in zip(want, got, strict=True):
+        np.testing.assert_allclose(g, w, rtol=bound.rtol, atol=bound.atol)
+    return seen
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize(("bits", "texts"), [(0, 1), (4, 1), (8, 1), (4, 3), (8, 9)])
+def test_layers(language: str, dtype: str, bits: int, texts: int) -> None:
+    """One launch for each point where all of a row is needed; nine texts are more than one launch of products takes."""
+    assert set(agree(language, made(bits, getattr(lucid, dtype)), dtype, texts)) >= KERNELS
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"qkv_bias": True, "mlp_bias": True, "o_bias": True, "hidden_act": "gelu_pytorch_tanh"},
+        {"qk_norm": True},
+        {"unit_offset": True, "post_norms": True, "scale_embeddings": True, "final_logit_softcapping": 30.0},
+        {"attn_logit_softcapping": 20.0, "hidden_act": "gelu"},
+        {"head_dim": 128, "num_hidden_layers": 1},
+        {"tie_word_embeddings": True, "partial_rotary_factor": 0.5},
+    ],
+    ids=lambda c: next(iter(c)),
+)
+def test_architectures(language: str, changed: dict[str, Any]) -> None:
+    """What a kernel does not take is computed by ops, between kernels that it takes."""
+    assert "row_product" in agree(language, made(4, lucid.float32, **changed), "float32", 2)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("rows", [1, 8, 9, 40])
+def test_products_with_packed_rows(language: str, rows: int) -> None:
+    """Few rows take a kernel of the engine; many on CUDA the matrix unpacked."""
+    lucid.manual_seed(1)
+    x = lucid.randn(2, rows, 160).to("gpu") if rows < 5 else lucid.randn(rows, 160).to("gpu")
+    parts = lucid.quantize_affine(lucid.randn(70, 160).to("gpu"), group_size=32, bits=4)
+    lucid.eval(x, *parts)
+    want = lucid.quantized_matmul(x, *parts, group_size=32, bits=4).cpu().numpy()
+    with emulated(language) as seen:
+        got = lucid.quantized_matmul(x, *parts, group_size=32, bits=4).cpu().numpy()
+    assert ("row_product" in seen) == (rows <= 8)
+    bound = TABLE["emulated float32"]
+    np.testing.assert_allclose(got, want, rtol=bound.rtol, atol=bound.atol)
