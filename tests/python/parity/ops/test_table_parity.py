@@ -8,9 +8,9 @@ from typing import Any
 import lucid
 import numpy as np
 import pytest
-import torch
 
 from tests.python import limitations, tolerances
+from tests.python.references import Reference, Values, recorded
 from tests.python.samples import (
     UP_TO_SIGN,
     Data,
@@ -25,6 +25,12 @@ from tests.python.samples import (
     rows,
     samples,
 )
+
+try:
+    import torch
+except ImportError:
+    # Where there is none, what it gave is recorded.
+    torch = None
 
 ROWS = [r for r in rows() if r["torch"] != "-"]
 ELEMENTWISE = [r for r in ROWS if r["family"] in ("unary", "binary", "pointwise", "compare", "reduce", "scan", "sort")]
@@ -84,12 +90,12 @@ def lucid_tensor(d: Data, dtype: str, layout: str, grad: bool, device: str) -> l
 
 
 def to_numpy(t: Any) -> np.ndarray:
-    if isinstance(t, torch.Tensor):
-        t = t.detach()
-        return (t.to(torch.complex128) if t.is_complex() else t.double()).numpy(force=True)
     if isinstance(t, lucid.Tensor):
         t = t.detach().cpu()
         return np.asarray(t.tolist()).reshape(tuple(t.shape))
+    if torch is not None and isinstance(t, torch.Tensor):
+        t = t.detach()
+        return (t.to(torch.complex128) if t.is_complex() else t.double()).numpy(force=True)
     return np.asarray(t)
 
 
@@ -129,22 +135,48 @@ def run_lucid(
     return results(lucid_function(row)(*[named(a, lucid) for a in args], **kwargs)), leaves
 
 
+def reference(row: Any, sample: Sample, dtype: str, layout: str, grad: bool, gradients: bool) -> Reference:
+    """What PyTorch gives: with ``grad`` for arguments that want gradients, with ``gradients`` these too."""
+    try:
+        wanted, leaves = run_torch(row, sample, dtype, layout, grad)
+    except (RuntimeError, NotImplementedError, TypeError, IndexError, ZeroDivisionError) as refused:
+        return Reference(refused=str(refused))
+    given = tuple(Values(plain(w.dtype), to_numpy(w)) if isinstance(w, torch.Tensor) else w for w in wanted)
+    if row["name"] in CHOSEN and len(wanted) == 2:
+        wanted = wanted[:1]
+    if not gradients or not leaves or not any(isinstance(w, torch.Tensor) and w.requires_grad for w in wanted):
+        return Reference(results=given)
+    loss = weighted(wanted, lambda a, b, like: torch.arange(a, b).to(like.dtype))
+    try:
+        loss.backward()
+    except RuntimeError as refused:
+        # What PyTorch has no derivative for, or writes over before it is asked, may have one here.
+        lacks = ("is not implemented", "modified by an inplace operation")
+        assert any(lack in str(refused) for lack in lacks), f"{row['name']}({sample.text}) {dtype} {layout}: {refused}"
+        return Reference(results=given)
+    return Reference(results=given, gradients=tuple(w.grad if w.grad is None else to_numpy(w.grad) for w in leaves))
+
+
 def compare(row: Any, sample: Sample, dtype: str, layout: str, device: str, grad: bool) -> None:
     where = f"{row['name']}({sample.text}) {dtype} {layout} {device}"
-    try:
-        wanted, torch_leaves = run_torch(row, sample, dtype, layout, grad)
-    except (RuntimeError, NotImplementedError, TypeError, IndexError, ZeroDivisionError) as refused:
+    gradients = grad and not (row["name"] in TIED and layout == "expanded") and row["name"] not in UP_TO_SIGN
+    gradients = gradients and row["name"] not in GRADIENT_FAULTS
+    gradients = gradients and (row["name"], layout) not in LAYOUT_GRADIENT_FAULTS
+    wanted = recorded(f"{where} {grad}", lambda: reference(row, sample, dtype, layout, grad, gradients))
+    if wanted.refused is not None:
         # Where PyTorch refuses, so must we, or at least give no wrong value silently: a typed error.
-        if any(lack in str(refused) for lack in ("not implemented for", "does not support automatic differentiation")):
+        lacks = ("not implemented for", "does not support automatic differentiation")
+        if any(lack in wanted.refused for lack in lacks):
             return  # PyTorch lacks the kernel; having one is no fault.
-        if row["name"] == "kron" and "Use .reshape(...) instead" in str(refused):
+        if row["name"] == "kron" and "Use .reshape(...) instead" in wanted.refused:
             return  # PyTorch's takes no transposed factors.
         with pytest.raises((RuntimeError, TypeError, IndexError, ValueError, ArithmeticError)):
             out, _ = run_lucid(row, sample, dtype, layout, False, device)
             lucid.eval(*[o for o in out if isinstance(o, lucid.Tensor)])
         return
-    got, lucid_leaves = run_lucid(row, sample, dtype, layout, grad, device)
-    assert len(got) == len(wanted), where
+    got, leaves = run_lucid(row, sample, dtype, layout, grad, device)
+    given = wanted.results
+    assert len(got) == len(given), where
     if row["name"] in CHOSEN and len(got) == 2:
         # Which of several equal elements is picked is not defined; what the indices point at is.
         place = CHOSEN[row["name"]]
@@ -153,27 +185,25 @@ def compare(row: Any, sample: Sample, dtype: str, layout: str, device: str, grad
         at = got[1].unsqueeze(dim) if got[1].ndim < source.ndim else got[1]
         picked = source.gather(dim, at).reshape(got[0].shape)
         np.testing.assert_array_equal(to_numpy(picked), to_numpy(got[0]), err_msg=where)
-        wanted, got = wanted[:1], got[:1]
-    grad = grad and not (row["name"] in TIED and layout == "expanded") and row["name"] not in UP_TO_SIGN
-    grad = grad and row["name"] not in GRADIENT_FAULTS and (row["name"], layout) not in LAYOUT_GRADIENT_FAULTS
-    for w, g in zip(wanted, got, strict=True):
-        if not isinstance(w, torch.Tensor):
+        given, got = given[:1], got[:1]
+    for w, g in zip(given, got, strict=True):
+        if not isinstance(w, Values):
             assert g == w, where
             continue
-        assert plain(g.dtype) == plain(w.dtype), f"{where}: {g.dtype} for {w.dtype}"
-        assert tuple(g.shape) == tuple(w.shape), where
-        rtol, atol = tolerances.forward(plain(w.dtype))
+        assert plain(g.dtype) == w.dtype, f"{where}: {g.dtype} for {w.dtype}"
+        assert tuple(g.shape) == w.numbers.shape, where
+        rtol, atol = tolerances.forward(w.dtype)
         if dtype in ("float16", "bfloat16"):
             rtol, atol = tolerances.forward(dtype)
-        mine, theirs = to_numpy(g), to_numpy(w)
+        mine, theirs = to_numpy(g), w.numbers
         if row["name"] in UP_TO_SIGN:
             mine, theirs = np.abs(mine), np.abs(theirs)
         if row["family"] == "fft" and theirs.size:
             # Each number is a sum over the others, and is rounded as the largest of them is.
-            atol = max(atol, tolerances.EPSILON.get(plain(w.dtype), 0.0) * float(np.abs(theirs).max()))
+            atol = max(atol, tolerances.EPSILON.get(w.dtype, 0.0) * float(np.abs(theirs).max()))
         np.testing.assert_allclose(mine, theirs, rtol, atol, err_msg=where)
-    if grad and torch_leaves and any(isinstance(w, torch.Tensor) and w.requires_grad for w in wanted):
-        compare_gradients(wanted, torch_leaves, got, lucid_leaves, dtype, where)
+    if wanted.gradients is not None:
+        compare_gradients(wanted.gradients, got, leaves, dtype, where)
 
 
 def weighted(outputs: list[Any], arange: Any) -> Any:
@@ -181,7 +211,7 @@ def weighted(outputs: list[Any], arange: Any) -> Any:
     for out in outputs:
         if getattr(out, "requires_grad", False):
             if out.is_complex():  # Gradients are of real losses: both parts count, differently.
-                out = (torch if isinstance(out, torch.Tensor) else lucid).view_as_real(out.resolve_conj())
+                out = (lucid if isinstance(out, lucid.Tensor) else torch).view_as_real(out.resolve_conj())
             weights = arange(1, out.numel() + 1, out).reshape(out.shape) / 7
             term = (out * weights).sum()
             total = term if total is None else total + term
@@ -189,29 +219,21 @@ def weighted(outputs: list[Any], arange: Any) -> Any:
 
 
 def compare_gradients(
-    wanted: list[Any], torch_leaves: list[Any], got: list[Any], lucid_leaves: list[Any], dtype: str, where: str
+    wanted: tuple[np.ndarray | None, ...], got: list[Any], leaves: list[Any], dtype: str, where: str
 ) -> None:
-    loss = weighted(wanted, lambda a, b, like: torch.arange(a, b).to(like.dtype))
-    ours = weighted(got, lambda a, b, like: lucid.arange(a, b, device=like.device).to(like.dtype))
-    assert ours is not None, f"{where}: PyTorch has a gradient here"
-    try:
-        loss.backward()
-    except RuntimeError as refused:
-        # What PyTorch has no derivative for, or writes over before it is asked, may have one here.
-        lacks = ("is not implemented", "modified by an inplace operation")
-        assert any(lack in str(refused) for lack in lacks), where
-        return
-    ours.backward()
+    loss = weighted(got, lambda a, b, like: lucid.arange(a, b, device=like.device).to(like.dtype))
+    assert loss is not None, f"{where}: PyTorch has a gradient here"
+    loss.backward()
     rtol, atol = tolerances.backward(dtype)
-    for w, g in zip(torch_leaves, lucid_leaves, strict=True):
-        if w.grad is None:
+    for w, g in zip(wanted, leaves, strict=True):
+        if w is None:
             assert g.grad is None or not to_numpy(g.grad).any(), f"gradient of {where}"
             continue
         if g.grad is None:
-            assert not to_numpy(w.grad).any(), f"{where}: no gradient"
+            assert not w.any(), f"{where}: no gradient"
             continue
-        assert tuple(g.grad.shape) == tuple(w.grad.shape), where
-        np.testing.assert_allclose(to_numpy(g.grad), to_numpy(w.grad), rtol, atol, err_msg=f"gradient of {where}")
+        assert tuple(g.grad.shape) == w.shape, where
+        np.testing.assert_allclose(to_numpy(g.grad), w, rtol, atol, err_msg=f"gradient of {where}")
 
 
 @pytest.mark.parametrize("device", ["cpu", "gpu"])
