@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)]
 
 mod common;
-use common::{counting, DEVICES};
+use common::{again, counting, DEVICES};
 use lucid::ops::{conv, create, index, nn};
 use lucid::{DType, Device, Error, Result, Tensor};
 
@@ -185,9 +185,8 @@ fn backtraces_where_they_are_asked_for() -> Result<()> {
         }
         return Ok(());
     }
-    let own = std::env::current_exe().unwrap();
     for asked in ["1", "0"] {
-        let run = std::process::Command::new(&own)
+        let run = again()
             .args(["--exact", "backtraces_where_they_are_asked_for"])
             .env("RUST_BACKTRACE", asked)
             .env_remove("RUST_LIB_BACKTRACE")

@@ -3,10 +3,11 @@
 // A test may panic, and its lengths are its own.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)]
 
+mod common;
+
 use lucid::distributed::{is_available, Config, Job, Reduce, Store};
 use lucid::nn::{BatchNorm2d, SyncBatchNorm};
 use lucid::prelude::*;
-use std::process::Command;
 use std::time::Duration;
 
 const RANK: &str = "LUCID_TEST_RANK";
@@ -74,7 +75,7 @@ fn a_batch_norm_of_two_processes_is_that_of_their_batches() -> Result<()> {
     let store = Store::listen("127.0.0.1:0".parse().unwrap(), "of this test").unwrap();
     let members: Vec<_> = (0..2)
         .map(|rank| {
-            Command::new(std::env::current_exe().unwrap())
+            common::again()
                 .args(["--exact", "a_batch_norm_of_two_processes_is_that_of_their_batches", "--nocapture"])
                 .env(RANK, rank.to_string())
                 .env(PORT, store.address().port().to_string())

@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 use lucid::{Device, Result, Tensor};
+use std::process::Command;
 
 /// Both devices: every test of semantics runs on each.
 pub const DEVICES: [Device; 2] = [Device::Cpu, Device::Gpu];
@@ -25,6 +26,17 @@ pub fn values(t: &Tensor) -> Result<Vec<f32>> {
 /// Does an emulator run the programs, ten times as slow as the machine (tools/cross/arm64.py)?
 pub fn is_emulated() -> bool {
     std::env::var_os("LUCID_TEST_RUNNER").is_some()
+}
+
+/// This test program once more, by what `LUCID_TEST_RUNNER` says where an emulator runs the first.
+#[allow(clippy::unwrap_used)] // A helper of tests.
+pub fn again() -> Command {
+    let program = std::env::current_exe().unwrap();
+    let runner = std::env::var("LUCID_TEST_RUNNER").unwrap_or_default();
+    let mut words = runner.split_whitespace().map(std::ffi::OsString::from).chain([program.into()]);
+    let mut command = Command::new(words.next().unwrap());
+    command.args(words);
+    command
 }
 
 /// The process's resident memory in bytes, where the system tells it.
