@@ -19,15 +19,18 @@ It runs on Linux too, where it is rehearsed: there the GPU is whatever MLX has. 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import html
 import json
 import os
 import platform
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
@@ -80,7 +83,18 @@ def main():
     dataset = lucid.utils.data.TensorDataset(lucid.arange(64))
     loader = lucid.utils.data.DataLoader(dataset, batch_size=8, num_workers=1)
     found["loader_sum"] = int(sum(int(batch[0].sum()) for batch in loader))
+    if lucid.mps.is_available():
+        # The most that one array may have is asked of `sysctl` by MLX.
+        names = ("recommended_max_memory", "current_allocated_memory", "driver_allocated_memory")
+        found["limits"] = {name: getattr(lucid.mps, name)() for name in names}
+    try:
+        lucid.ones(1 << 50)
+        found["refused"] = None
+    except lucid.errors.OutOfMemory as refused:
+        found["refused"] = str(refused)
+    found["works_after"] = float((lucid.ones(3, device="gpu").cpu() + 1).sum()) == 6
     found["ok"] = found["round_trip_equal"] and found["parent_sees"] == 1000.0 and found["loader_sum"] == 2016
+    found["ok"] = found["ok"] and found["refused"] is not None and found["works_after"]
     print(json.dumps(found))
 
 if __name__ == "__main__":
@@ -107,21 +121,40 @@ def output(*command: str, seconds: float = 60) -> str:
 
 def command(*words: str, seconds: float = 3 * HOURS, **env: str) -> dict[str, Any]:
     """Run a command to its end, its output shown as it comes; the end of that is kept."""
-    start, lines = time.monotonic(), []
+    lines: list[str] = []
     process = subprocess.Popen(
-        words, cwd=ROOT, env=os.environ | env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, bufsize=1
+        words,
+        cwd=ROOT,
+        env=os.environ | env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        bufsize=1,
+        start_new_session=True,
     )
     assert process.stdout is not None
+    late: list[str] = []
+
+    def stop() -> None:
+        # With all that it has started, which would hold the pipe open.
+        late.append(f"stopped after {seconds:g} seconds\n")
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+    # A command that hangs prints nothing: a clock of its own ends it.
+    clock = threading.Timer(seconds, stop)
+    clock.start()
     try:
         for line in process.stdout:
             lines.append(line)
             sys.stdout.write(f"  {line}")
-            if time.monotonic() - start > seconds:
-                process.kill()
-                lines.append(f"stopped after {seconds:.0f} seconds\n")
         status = process.wait()
+    except BaseException:
+        stop()
+        raise
     finally:
-        process.kill()
+        clock.cancel()
+    lines += late
     text = "".join(lines)
     found = {"command": " ".join(words), "status": status, "output": text[-TAIL:]}
     if status != 0:
@@ -226,7 +259,7 @@ def python(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def memory(_: argparse.Namespace) -> dict[str, Any]:
-    """Transfers, shared memory, workers."""
+    """Transfers, shared memory, workers, limits and what is refused beyond them."""
     with tempfile.TemporaryDirectory(prefix="mac-report-") as folder:
         script = Path(folder) / "memory_between.py"
         script.write_text(MEMORY)

@@ -32,6 +32,8 @@ def test_parts_that_are_quick(tmp_path: Path) -> None:
     assert all(part["result"] == "ok" for part in parts.values())
     memory, tests = parts["memory"]["found"], parts["python"]["found"]
     assert memory["parent_sees"] == 1000.0 and memory["loader_sum"] == 2016
+    assert "out of memory" in memory["refused"] and memory["works_after"]
+    assert ("limits" in memory) == lucid.mps.is_available()
     assert tests["tests"] > 0 and tests["failed"] == []
     page = (tmp_path / "mac-report.html").read_text()
     assert all(f"id={name}" in page for name in parts)
@@ -57,6 +59,14 @@ def test_a_part_that_fails_leaves_the_others(tmp_path: Path, monkeypatch: pytest
     assert failure["name"].endswith("test_sum") and "1 + 1" in failure["says"]
     assert "ZeroDivisionError" in parts["lenet"]["error"]
     assert "test_sum" in (tmp_path / "mac-report.html").read_text()
+
+
+def test_a_command_that_hangs_is_stopped_with_its_children() -> None:
+    """It prints nothing, and its child holds the pipe."""
+    hangs = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(600)'])"
+    with pytest.raises(mac_report.Failed, match="exit status -9") as failed:
+        mac_report.command(sys.executable, "-c", hangs, seconds=0.5)
+    assert failed.value.found["output"] == "stopped after 0.5 seconds\n"
 
 
 def test_unknown_parts_are_refused(tmp_path: Path) -> None:
