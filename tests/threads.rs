@@ -108,6 +108,31 @@ fn writers_and_readers_of_one_storage_never_see_half_a_tensor() -> Result<()> {
 }
 
 #[test]
+fn half_a_mebibyte_of_stack_is_enough() -> Result<()> {
+    // As much as macOS gives a thread that asks for nothing.
+    let work = || -> Result<()> {
+        for device in DEVICES {
+            let x = counting(&[64, 64], device)?.requires_grad_(true)?;
+            let deep = chain(&x, 20_000)?;
+            let y = deep.matmul(&x.softmax(-1, None)?)?.sum(None, false, None)?;
+            y.backward()?;
+            assert!(values(&x.grad().unwrap())?.iter().all(|v| v.is_finite()));
+            let image = counting(&[2, 3, 16, 16], device)?.requires_grad_(true)?;
+            let conv = lucid::nn::Conv2d::new(3, 4, 3, device)?;
+            lucid::nn::Forward::forward(&conv, &image)?.relu()?.sum(None, false, None)?.backward()?;
+            assert_eq!(image.grad().unwrap().shape(), image.shape());
+        }
+        let square = (counting(&[32, 32], Device::Cpu)?.sin()? + 3.0)?;
+        square.svd(true, true)?;
+        // A graph that nobody walked is dropped without recursion.
+        chain(&square.requires_grad_(true)?, 100_000)?;
+        Ok(())
+    };
+    let thread = thread::Builder::new().stack_size(512 << 10).spawn(work).unwrap();
+    thread.join().expect("a thread panicked")
+}
+
+#[test]
 fn each_thread_records_by_its_own_mode() -> Result<()> {
     let x = counting(&[2], Device::Cpu)?.requires_grad_(true)?;
     let recorded = all(|i| {

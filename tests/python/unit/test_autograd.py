@@ -300,3 +300,36 @@ def test_gradcheck_checks_tangents_and_batches() -> None:
     assert not check(Wrong.apply, x, check_forward_ad=True, raise_exception=False)
     with pytest.raises(AssertionError, match="at least one"):
         check(good, x, check_backward_ad=False)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_half_a_mebibyte_of_stack_is_enough(device: str) -> None:
+    """As much as macOS gives a thread that asks for nothing, where Python's own asks for sixteen."""
+    seen: list[Any] = []
+
+    def work() -> None:
+        lucid.manual_seed(0)
+        layer = lucid.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+        model = lucid.nn.Sequential(layer, lucid.nn.Flatten(), lucid.nn.Linear(24, 3)).to(device)
+        optimizer = lucid.optim.Adam(model.parameters())
+        step = lucid.compile(lambda x, y: lucid.nn.functional.cross_entropy(model(x), y))
+        for _ in range(2):
+            optimizer.zero_grad()
+            loss = step(lucid.ones(2, 3, 8, device=device), lucid.tensor([0, 2], device=device))
+            loss.backward()
+            optimizer.step()
+        x = y = leaf(device, 1, 2)
+        for _ in range(20_000):
+            y = y + 1
+        y.sum().backward()
+        assert x.grad is not None
+        seen.extend([float(loss), x.grad.tolist(), lucid.linalg.svdvals(lucid.eye(16))[0].item()])
+
+    before = threading.stack_size(512 << 10)
+    try:
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    finally:
+        threading.stack_size(before)
+    assert seen and seen[1:] == [[1, 1], 1]
