@@ -40,7 +40,7 @@ help:
 	@echo 'make metal-check  Metal kernels compiled and run on Linux, and which of MLX'\''s exist'
 	@echo 'make accelerate-check  the CPU device over what stands in for Accelerate, on Linux'
 	@echo 'make mac-report  on a Mac: build, tests and benchmarks in one file, mac-report.json'
-	@echo 'make arm64-test  the Rust tests on Linux arm64, emulated; PARTS=pages those on 16 KiB pages alone'
+	@echo 'make arm64-test  the Rust tests on Linux arm64, emulated; PARTS=pages those on 16 KiB pages alone, PARTS=python SHARE=1/8'
 	@echo 'make vendor     fetch the prebuilt parts (MLX, OpenBLAS, libclang) into vendor/'
 	@echo 'make venv       the virtual environment in .venv/'
 	@echo 'make clean      remove what was built; fetched parts stay'
@@ -217,10 +217,11 @@ accelerate-quick: build
 mac-report: build venv-test
 	$(BIN)/python tools/mac_report.py
 
-# PARTS: plain, accelerate, pages; all three unless said otherwise.
+# PARTS: plain, accelerate, pages, all three unless said otherwise; and python, SHARE=1/8 of it.
 PARTS =
+SHARE = 1/1
 arm64-test: vendor
-	$(BIN)/python tools/cross/arm64.py $(PARTS)
+	$(BIN)/python tools/cross/arm64.py $(PARTS) --share $(SHARE)
 
 clean:
 	$(CARGO) clean

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Run the Rust tests on Linux arm64, emulated: the NEON kernels, arm64's MLX and OpenBLAS, and all built on them.
 
-    python tools/cross/arm64.py                  the three below
+    python tools/cross/arm64.py                  the first three below
     python tools/cross/arm64.py plain            every crate's tests
     python tools/cross/arm64.py accelerate       the CPU device's and the engine's, over what stands in for Accelerate
     python tools/cross/arm64.py pages            the same programs on a kernel whose pages have 16 KiB, as a Mac's do
+    python tools/cross/arm64.py python --share 1/8   the op table's Python tests, or a share of them drawn at random
     python tools/cross/arm64.py cargo WORDS      any other `cargo WORDS`
 
 QEMU's user mode runs the programs one by one on this machine's kernel, some ten times slower than the machine itself;
@@ -13,12 +14,16 @@ for `pages` its system mode starts a kernel (pages.py).
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
 import subprocess
 import sys
+import time
+from pathlib import Path
 
+import op_table
 import pages
 import parts
 from parts import CROSS, SYSTEM, run, rust_env, say
@@ -84,30 +89,49 @@ def count(said: str, what: str) -> None:
     say(f"{passed} tests pass {what}")
 
 
+def last_result(said: str) -> str:
+    """How a test program says that it went, by its last such line: tests that start themselves again print more."""
+    return "".join(re.findall(r"^test result: (.*?); finished", said, re.MULTILINE)[-1:])
+
+
 def emulated(programs: list[str], env: dict[str, str], what: str) -> None:
     """Run test programs in QEMU's user mode; end with what they say if one fails."""
     said = ""
     for program in programs:
+        start = time.monotonic()
         command = [*RUNNER.split(), program, "--quiet"]
         done = subprocess.run(command, cwd=parts.ROOT, env=env, capture_output=True, text=True, check=False)
-        # The last line of its own: tests that start themselves again print one for each.
-        said += "".join(re.findall(r"^test result: .*\n", done.stdout, re.MULTILINE)[-1:])
+        said += last_result(done.stdout)
         if done.returncode != 0:
             raise SystemExit(f"{done.stdout}{done.stderr}\ncross: {os.path.basename(program)} failed {what}")
+        say(f"{os.path.basename(program)}: {last_result(done.stdout)}, {time.monotonic() - start:.0f} s")
     count(said, what)
+
+
+def extension(env: dict[str, str]) -> Path:
+    """The Python module, whose CPU device computes with what stands in for Accelerate."""
+    built(["build", "-p", "lucid-py", "--features", "lucid-py/accelerate-stand-in"], env)
+    return Path(env["CARGO_TARGET_DIR"]) / TARGET / "debug" / "liblucid_py.so"
+
+
+PARTS = ("plain", "accelerate", "pages", "python")
 
 
 def main() -> int:
     """Fetch what is missing, build, run."""
-    asked = sys.argv[1:] or ["plain", "accelerate", "pages"]
+    if sys.argv[1:2] == ["cargo"]:
+        parts.ensure("arm64")
+        run(["cargo", *sys.argv[2:], "--target", TARGET], env=environment())
+        return 0
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"some of {', '.join(PARTS)}; all but the last")
+    parser.add_argument("--share", default="1/1", metavar="K/N", help="of the Python tests, the K-th of N shares")
+    given = parser.parse_args()
+    asked = given.parts or PARTS[:-1]
+    if unknown := [name for name in asked if name not in PARTS]:
+        parser.error(f"no part {unknown[0]!r}; there are {', '.join(PARTS)}")
     parts.ensure("arm64")
     env = environment()
-    if asked[0] == "cargo":
-        run(["cargo", *asked[1:], "--target", TARGET], env=env)
-        return 0
-    if not set(asked) <= {"plain", "accelerate", "pages"}:
-        print(__doc__, file=sys.stderr)
-        return 2
     if "plain" in asked:
         emulated(test_programs(CRATES, env), env, "on emulated arm64")
     if "accelerate" in asked:
@@ -116,6 +140,8 @@ def main() -> int:
         parts.ensure("pages")
         said = pages.run_tests(stand_in_programs(env), CPU)
         count(said, f"on a kernel of {pages.SIZE >> 10} KiB pages, over what stands in for Accelerate")
+    if "python" in asked:
+        op_table.run_share(RUNNER, LIBRARIES, extension(env), given.share, env)
     return 0
 
 

@@ -23,6 +23,8 @@ CROSS = ROOT / "vendor" / "cross"
 # What the Debian packages unpack to, as in /.
 SYSTEM = CROSS / "system"
 ZIG = CROSS / "zig"
+# Python for Linux arm64, apart from /: its interpreter has the name of the machine's own.
+PYTHON = CROSS / "python"
 
 sys.path.insert(0, str(ROOT / "vendor"))
 import fetch  # noqa: E402
@@ -33,6 +35,13 @@ ZIG_WHEEL = fetch.Wheel(
     "manylinux_2_12_x86_64",
     "97079827064a7492cce5541ceb438ae8003ce1e54e399676da2d62fb7a5dc08b",
     (("ziglang/", "zig/"),),
+)
+NUMPY_WHEEL = fetch.Wheel(
+    "numpy",
+    "2.4.6",
+    "manylinux_2_28_aarch64",
+    "0ab0a9c4ffb1a6d95ef519fe4247dba8eb6b18ad93999f76b7f657039acabd47",
+    (("numpy/", "site/numpy/"), ("numpy.libs/", "site/numpy.libs/")),
 )
 # Every function of Accelerate as Apple's headers declare it: in TypeScript, and in a table with C types (apple.py).
 NPM = ("@nativescript/macos-node-api", "0.4.0", "fa49477022566ede234db5274ea3a2e1d0b63009db3b1b1c3bc9b8789ad554f6")
@@ -130,21 +139,22 @@ class Apt:
         run([*self.words, *words], cwd=into)
 
 
-def unpack(name: str, package: Path) -> None:
-    """Unpack a package as into /; of a kernel the kernel alone, whose modules would be ten times as much."""
+def unpack(name: str, package: Path, root: Path) -> None:
+    """Unpack a package into `root` as into /; of a kernel that alone, whose modules would be ten times as much."""
     if not name.startswith("linux-image"):
-        run(["dpkg", "-x", package, SYSTEM])
+        root.mkdir(parents=True, exist_ok=True)
+        run(["dpkg", "-x", package, root])
         return
     with tempfile.TemporaryDirectory(prefix="cross-") as scratch:
         run(["dpkg", "-x", package, scratch])
-        boot = SYSTEM / "boot"
+        boot = root / "boot"
         shutil.rmtree(boot, ignore_errors=True)
         boot.mkdir(parents=True)
         for kernel in (Path(scratch) / "boot").glob("vmlinuz-*"):
             shutil.copy2(kernel, boot)
 
 
-def fetch_debian(apt: Apt, groups: Iterable[str]) -> None:
+def fetch_debian(apt: Apt, groups: Iterable[str], root: Path = SYSTEM) -> None:
     """Download the packages, check them and unpack them."""
     stamps = CROSS / ".stamps"
     stamps.mkdir(parents=True, exist_ok=True)
@@ -162,7 +172,7 @@ def fetch_debian(apt: Apt, groups: Iterable[str]) -> None:
             for name, arch, _, sha in missing:
                 package = next(Path(scratch).glob(f"{name}_*_{arch}.deb"))
                 check_hash(package, sha)
-                unpack(name, package)
+                unpack(name, package, root)
                 (stamps / f"{name}.{arch}").write_text(sha)
     # The name by which rustc calls it to strip what it has linked for the Mac.
     objcopy = SYSTEM / "usr/bin/rust-objcopy"
@@ -254,11 +264,11 @@ def build_std(target: str) -> None:
                 shutil.copy2(built, library)
 
 
-def wheels(machine: tuple[str, str], into: Path) -> None:
-    """MLX, and where it is used OpenBLAS, as vendor/fetch.py pins them for another machine."""
-    for wheel in fetch.PARTS[machine]:
-        if wheel.package != "libclang" and not fetch.in_place(wheel, into):
-            fetch.fetch(wheel, into)
+def wheels(group: str) -> tuple[fetch.Wheel, ...]:
+    """MLX, and where it is used OpenBLAS, as vendor/fetch.py pins them for another machine; NumPy for its Python."""
+    if group == "python":
+        return (NUMPY_WHEEL,)
+    return tuple(w for w in fetch.PARTS.get(MACHINES.get(group, ("", "")), ()) if w.package != "libclang")
 
 
 def stamp_of(group: str) -> tuple[Path, str]:
@@ -270,13 +280,10 @@ def stamp_of(group: str) -> tuple[Path, str]:
 
 
 def in_place(group: str) -> bool:
-    """Is all of the group (macos, arm64 or pages) there? Changes nothing."""
+    """Is all of the group (macos, arm64, pages or python) there? Changes nothing."""
     stamp, text = stamp_of(group)
-    parts = (
-        (wheel for wheel in fetch.PARTS[MACHINES[group]] if wheel.package != "libclang") if group in MACHINES else ()
-    )
     recorded = stamp.read_text() if stamp.exists() else ""
-    return recorded == text and all(fetch.in_place(wheel, CROSS / group) for wheel in parts)
+    return recorded == text and all(fetch.in_place(wheel, CROSS / group) for wheel in wheels(group))
 
 
 def ensure(group: str) -> None:
@@ -289,7 +296,7 @@ def ensure(group: str) -> None:
         say(f"fetching the tools for {group} into {CROSS.relative_to(ROOT)}")
         with tempfile.TemporaryDirectory(prefix="cross-") as scratch:
             apt = Apt(Path(scratch))
-            fetch_debian(apt, {"rust", group})
+            fetch_debian(apt, *(({group}, PYTHON) if group == "python" else ({"rust", group},)))
             if group == "macos":
                 fetch_abilist(apt)
         if group == "macos":
@@ -299,5 +306,6 @@ def ensure(group: str) -> None:
             fetch_crate()
             build_std("aarch64-apple-darwin")
         stamp.write_text(text)
-    if group in MACHINES:
-        wheels(MACHINES[group], CROSS / group)
+    for wheel in wheels(group):
+        if not fetch.in_place(wheel, CROSS / group):
+            fetch.fetch(wheel, CROSS / group)
