@@ -217,7 +217,9 @@ def main() -> None:
         if not re.search(options.only, name):
             continue
         try:
+            begun = time.perf_counter()
             rows.append(one(name, options, wanted))
+            print(f"{name}: measured in {time.perf_counter() - begun:.0f} s", file=sys.stderr, flush=True)
         except Exception as error:  # One row that fails leaves the others.
             print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr)
         gc.collect()

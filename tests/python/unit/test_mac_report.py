@@ -69,6 +69,22 @@ def test_a_command_that_hangs_is_stopped_with_its_children() -> None:
     assert failed.value.found["output"] == "stopped after 0.5 seconds\n"
 
 
+def test_a_rehearsal_measures_small_shapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MLX's CPU stream takes minutes for a step of the large ones."""
+    ran: list[tuple[str, ...]] = []
+
+    def command(*words: str, **_: object) -> dict[str, str]:
+        ran.append(words)
+        return {"text": '{"rows": []}'}
+
+    monkeypatch.setattr(mac_report, "command", command)
+    status, _ = run(tmp_path, "--parts", "zoo,lightning")
+    models, lightning = ran
+    assert status == 0
+    assert ("--quick" in models) == (sys.platform != "darwin")
+    assert lightning[lightning.index("--suite") + 1] == ("all" if sys.platform == "darwin" else "quick")
+
+
 def test_unknown_parts_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SystemExit):
         mac_report.main(["--out", str(tmp_path), "--parts", "machine,frobnicate"])
