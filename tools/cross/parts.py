@@ -271,6 +271,13 @@ def wheels(group: str) -> tuple[fetch.Wheel, ...]:
     return tuple(w for w in fetch.PARTS.get(MACHINES.get(group, ("", "")), ()) if w.package != "libclang")
 
 
+def ensure_wheels(group: str) -> None:
+    """Fetch the wheels of a group that are missing, and nothing else of it."""
+    for wheel in wheels(group):
+        if not fetch.in_place(wheel, CROSS / group):
+            fetch.fetch(wheel, CROSS / group)
+
+
 def stamp_of(group: str) -> tuple[Path, str]:
     """The file that records what a group was made of, and what it says if that is still what is pinned."""
     text = "\n".join(" ".join(row) for row in pins({"rust", group}))
@@ -306,6 +313,4 @@ def ensure(group: str) -> None:
             fetch_crate()
             build_std("aarch64-apple-darwin")
         stamp.write_text(text)
-    for wheel in wheels(group):
-        if not fetch.in_place(wheel, CROSS / group):
-            fetch.fetch(wheel, CROSS / group)
+    ensure_wheels(group)

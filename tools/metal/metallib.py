@@ -36,7 +36,7 @@ def wheels() -> list[toolchain.fetch.Wheel]:
 
 def ensure() -> None:
     """Fetch the library where it lacks."""
-    toolchain.parts.wheels(("Darwin", "arm64"), toolchain.CROSS / "macos")
+    toolchain.parts.ensure_wheels("macos")
 
 
 @functools.cache
