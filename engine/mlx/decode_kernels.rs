@@ -140,22 +140,21 @@ pub(super) fn attention(
     only(custom_kernel::launch_typed(&key, text, &[q, keys, values, &d, &f], &outputs, batch * heads * GROUP)?)
 }
 
-/// This thread's elements of a row of `name`, `at` elements from its first one on, as `e0` to `e7`.
-fn elements(name: &str, kind: &str) -> String {
-    let scalar: String = (0..EACH).map(|e| format!("e{e} = (float){name}[at + {e}]; ")).collect();
-    if kind != "LUCID_BF16" {
-        return scalar;
+/// Reads this thread's elements of a row of `name`, from `at` on, as `e0` to `e7`: one by one, or 16 bytes at once.
+fn elements(name: &str, whole: bool) -> String {
+    if !whole {
+        return (0..EACH).map(|e| format!("e{e} = (float){name}[at + {e}]; ")).collect();
     }
-    let mut whole = format!("uint4 w = ((LUCID_DEVICE const uint4*){name})[at / 8]; ");
+    let mut text = format!("uint4 w = ((LUCID_DEVICE const uint4*){name})[at / 8]; ");
     for (e, word) in ["x", "y", "z", "w"].into_iter().enumerate() {
         let _ = write!(
-            whole,
+            text,
             "e{} = LUCID_AS_FLOAT(w.{word} << 16); e{} = LUCID_AS_FLOAT(w.{word} & 0xffff0000u); ",
             2 * e,
             2 * e + 1
         );
     }
-    format!("if (whole) {{ {whole}}} else {{ {scalar}}}")
+    text
 }
 
 fn attention_text(kind: &str, head: usize, heads: usize, kv_heads: usize) -> Text {
@@ -186,6 +185,10 @@ if (lane % 32 < {lanes}) sums[lane / 32 * {head} + sub * 8 + {e}] = r{e};
             )
         })
         .collect();
+    let either = |loop_: &dyn Fn(bool) -> String| match kind {
+        "LUCID_BF16" => format!("if (whole) {{\n{}}} else {{\n{}}}\n", loop_(true), loop_(false)),
+        _ => loop_(false),
+    };
     let whole = match kind {
         "LUCID_BF16" => "bool whole = (size_t)k % 16 == 0 && (size_t)v0 % 16 == 0;\n",
         _ => "",
@@ -197,22 +200,10 @@ unsigned int n = (unsigned int)d[0], room = (unsigned int)d[1];
 size_t base = (size_t)(head / {heads} * {kv_heads} + head % {heads} / {shared}) * room * {head} + sub * 8;
 float {qs}, {es}, {zero}most = {least}, total = 0.0f;
 {query}
-LUCID_UNROLL_BY_4
-for (unsigned int first = 0; first < n; first += {together}) {{
-  unsigned int t = first + own;
-  float score = 0.0f;
-  if (t < n) {{ size_t at = base + (size_t)t * {head}; {keys}
-    score = {dot}; }}
-  for (int o = {half}; o > 0; o /= 2) score += LUCID_SHUFFLE(score, o);
-  if (sub == 0 && t < n) p[t] = score;
-}}
-LUCID_BARRIER;
+{scores}LUCID_BARRIER;
 for (unsigned int t = lane; t < n; t += LUCID_GROUP) {{ float v = p[t]; if (v > most || v != v) most = v; }}
 {largest}for (unsigned int t = lane; t < n; t += LUCID_GROUP) {{ float v = exp(p[t] - most); p[t] = v; total += v; }}
-{sum}LUCID_UNROLL_BY_4
-for (unsigned int t = own; t < n; t += {together}) {{ size_t at = base + (size_t)t * {head}; {values}
-  {weigh} }}
-{gather}LUCID_BARRIER;
+{sum}{weighed}{gather}LUCID_BARRIER;
 for (unsigned int k = lane; k < {head}; k += LUCID_GROUP) {{
   float all = 0.0f;
   for (int o = 0; o < {warps}; o++) all += sums[o * {head} + k];
@@ -223,11 +214,33 @@ for (unsigned int k = lane; k < {head}; k += LUCID_GROUP) {{
         qs = names("q"),
         es = names("e"),
         least = super::kernel_text::LEAST,
-        keys = elements("k", kind),
-        half = lanes / 2,
+        scores = either(&|whole| {
+            let (read, half) = (elements("k", whole), lanes / 2);
+            // Threads beyond the last key read it again, so that all loads can be under way before one is waited for.
+            format!(
+                "LUCID_UNROLL_BY_4
+for (unsigned int first = 0; first < n; first += {together}) {{
+  unsigned int t = first + own;
+  size_t at = base + (size_t)(t < n ? t : n - 1) * {head};
+  {read}
+  float score = {dot};
+  for (int o = {half}; o > 0; o /= 2) score += LUCID_SHUFFLE(score, o);
+  if (sub == 0 && t < n) p[t] = score;
+}}
+"
+            )
+        }),
+        weighed = either(&|whole| {
+            let read = elements("v0", whole);
+            format!(
+                "LUCID_UNROLL_BY_4
+for (unsigned int t = own; t < n; t += {together}) {{ size_t at = base + (size_t)t * {head}; {read}
+  {weigh} }}
+"
+            )
+        }),
         largest = reduce("most", "if (v > most || v != v) most = v;"),
         sum = reduce("total", "total += v;"),
-        values = elements("v0", kind),
     );
     let inputs = strings(&["q", "k", "v0", "d", "f"]);
     Text { name: KernelName::DecodeAttention, inputs, outputs: strings(&["out"]), body, group: GROUP }

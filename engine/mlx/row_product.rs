@@ -460,6 +460,10 @@ fn text(plan: &Plan) -> Text {
             let _ = writeln!(body, "float sum{m}_{j} = 0.0f;");
         }
     }
+    if *kind == "LUCID_BF16" {
+        let norm = if plan.normed { " && (size_t)nw % 8 == 0" } else { "" };
+        let _ = writeln!(body, "bool whole = {} && (size_t)x % 8 == 0{norm};", columns % 4 == 0);
+    }
     // ---- the first chunks of the matrices, which need not wait for x
     body += &loads(plan, "0", words, vector);
     if plan.normed {
@@ -493,20 +497,39 @@ LUCID_UNROLL
 for (unsigned int k = lane * 4; k < {tile}; k += LUCID_GROUP * 4) {{
 if (first + k >= {columns}) break;
 unsigned int chunk = k / {chunk}, place = (chunk / 32 * {quads} + k % {chunk} / 4) * 32 + chunk % 32;
-float4 v;
+float4 v{by};
 ",
         again = loads(plan, "first", words, vector),
         quads = chunk / 4,
+        by = if plan.normed { ", by" } else { "" },
     );
+    // 16-bit elements four at a time, where they are so aligned.
+    let quick = *kind == "LUCID_BF16";
+    let four = |name: &str, at: &str, to: &str| {
+        let single: String = ["x", "y", "z", "w"]
+            .into_iter()
+            .enumerate()
+            .map(|(e, word)| format!("{to}.{word} = (float){name}[{at} + {e}]; "))
+            .collect();
+        match quick {
+            false => format!("{single}\n"),
+            true => format!(
+                "if (whole) {{ uint2 u = ((LUCID_DEVICE const uint2*){name})[({at}) / 4];
+{to}.x = LUCID_AS_FLOAT(u.x << 16); {to}.y = LUCID_AS_FLOAT(u.x & 0xffff0000u);
+{to}.z = LUCID_AS_FLOAT(u.y << 16); {to}.w = LUCID_AS_FLOAT(u.y & 0xffff0000u); }} else {{ {single}}}\n"
+            ),
+        }
+    };
+    if plan.normed {
+        body += &four("nw", "first + k", "by");
+    }
     for m in 0..*rows {
-        for (e, word) in ["x", "y", "z", "w"].into_iter().enumerate() {
-            let loaded = format!("(float)x[{} + first + k + {e}]", m * columns);
-            let shown = match plan.normed {
+        body += &four("x", &format!("{} + first + k", m * columns), "v");
+        if plan.normed {
+            for word in ["x", "y", "z", "w"] {
                 // Rounded as the norm's result would be.
-                true => format!("(float)(({kind})({loaded} * inv{m} * (float)nw[first + k + {e}]))"),
-                false => loaded,
-            };
-            let _ = writeln!(body, "v.{word} = {shown};");
+                let _ = writeln!(body, "v.{word} = (float)(({kind})(v.{word} * inv{m} * by.{word}));");
+            }
         }
         let _ = writeln!(body, "held[{} + place] = v;", m * tile / 4);
     }
