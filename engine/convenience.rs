@@ -137,7 +137,7 @@ impl Tensor {
     /// Where the number of elements is not the shape's, or the device has not the dtype or no room.
     pub fn from_vec<'a, T: Element>(data: Vec<T>, shape: impl Into<DimList<'a>>, device: Device) -> Result<Tensor> {
         let sizes = create::sizes("tensor", &shape.into())?;
-        Tensor::from_slice(&data, &sizes, device)
+        Tensor::of_elements(&data, &sizes, device)
     }
 
     /// Whole numbers from `start` to before `end`.

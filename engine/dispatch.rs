@@ -458,6 +458,22 @@ pub(crate) fn apply1(prim: Prim, inputs: &[&Tensor], meta: Meta) -> Result<Tenso
     }
 }
 
+/// [`apply1`] of arithmetic on few float32 side by side on the CPU, which nobody records, counts or allows to be written over an
+/// operand: deciding that among all primitives, kernels and devices takes longer than the work. `None` of anything else.
+#[inline]
+pub(crate) fn few(op: &BinaryOp, a: &Tensor, b: &Tensor) -> Option<Result<Tensor>> {
+    let (Repr::Cpu(x), Repr::Cpu(y)) = (&a.storage().0, &b.storage().0) else { return None };
+    if graph::recording()
+        || profile::is_on()
+        || autograd::is_recorded(&[a, b], DType::F32)
+        || output_donation::offers(a)
+    {
+        return None;
+    }
+    let made = lucid_cpu::few(op, x, y)?;
+    Some(made.map(|array| Tensor::from_storage(Storage(Repr::Cpu(array)))))
+}
+
 /// Runs a primitive without inputs.
 pub(crate) fn create(prim: Prim, mut meta: Meta, device: Device) -> Result<Tensor> {
     meta.dtype = crate::float64::on_device(meta.dtype, device);

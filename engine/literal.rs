@@ -96,5 +96,5 @@ pub(crate) fn on_cpu<N: Nested>(numbers: &N) -> Result<Tensor> {
     let (mut sizes, mut elements) = (Vec::new(), Vec::new());
     N::sizes(&mut sizes);
     numbers.extend(&mut elements);
-    Tensor::from_slice(&elements, &sizes, Device::Cpu)
+    Tensor::of_elements(&elements, &sizes, Device::Cpu)
 }

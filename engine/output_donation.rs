@@ -25,6 +25,12 @@ pub(crate) fn offered(t: &Tensor, read: &Tensor, schema: &'static Schema) -> Opt
     }
 }
 
+/// Does the handle say that a row may be written over its elements?
+#[inline]
+pub(crate) fn offers(t: &Tensor) -> bool {
+    matches!(t.0.auto.standing, Standing::Overwritable(_))
+}
+
 /// May the primitive of this name write its result over its first operand?
 #[inline]
 pub(crate) fn accepts(name: &'static str, inputs: &[&Tensor], out: &Meta) -> bool {

@@ -176,6 +176,12 @@ fn memory() -> i64 {
     (crate::memory_stats(Device::Cpu).current + gpu) as i64
 }
 
+/// Does anyone count?
+#[inline]
+pub(crate) fn is_on() -> bool {
+    ON.load(Ordering::Relaxed)
+}
+
 /// The calling thread's counts before an op, if anyone counts.
 #[inline]
 pub(crate) fn begin() -> Option<Begun> {

@@ -6,7 +6,7 @@
 use crate::autograd::{self, Auto, Edge, Origin, Standing};
 use crate::dispatch::{self, Meta, Storage};
 use crate::dtype::Element;
-use crate::ops::Operand;
+use crate::ops::{create, DimList, Operand};
 use crate::shape::{numel, Layout};
 use crate::{DType, Device, Error, Result, Scalar};
 use std::ops::{Add, Div, Mul, Neg, Sub};
@@ -49,31 +49,49 @@ impl Tensor {
     /// # Examples
     /// ```
     /// use lucid::{DType, Device, Tensor};
-    /// let x = Tensor::from_slice(&[1i32, 2, 3, 4], &[2, 2], Device::Cpu)?;
+    /// let x = Tensor::from_slice(&[1i32, 2, 3, 4], (2, 2), Device::Cpu)?;
     /// assert_eq!((x.shape(), x.dtype()), (&[2, 2][..], DType::I32));
-    /// assert!(Tensor::from_slice(&[1i32, 2, 3], &[2, 2], Device::Cpu).is_err());
+    /// assert!(Tensor::from_slice(&[1i32, 2, 3], [2, 2], Device::Cpu).is_err());
     /// # lucid::Result::<()>::Ok(())
     /// ```
-    pub fn from_slice<T: Element>(data: &[T], shape: &[usize], device: Device) -> Result<Tensor> {
+    pub fn from_slice<'a, T: Element>(data: &[T], shape: impl Into<DimList<'a>>, device: Device) -> Result<Tensor> {
+        Tensor::of_elements(data, &create::sizes("tensor", &shape.into())?, device)
+    }
+
+    /// [`Tensor::from_slice`] of sizes as tensors have them.
+    pub(crate) fn of_elements<T: Element>(data: &[T], shape: &[usize], device: Device) -> Result<Tensor> {
         if data.len() != numel(shape) {
             let why = format!("{} elements do not make a tensor of shape {shape:?}", data.len());
             return Err(Error::shape("tensor", why, &[shape]));
         }
-        Tensor::from_bytes(lucid_cpu::as_bytes(data), shape, T::DTYPE, device)
+        Tensor::of_bytes(lucid_cpu::as_bytes(data), shape, T::DTYPE, device)
     }
 
     /// A tensor of the given elements as bytes, in row-major order and the machine's byte order.
     ///
     /// # Errors
     /// Where the number of bytes is not the shape's, or the device has not the dtype or no room.
-    pub fn from_bytes(bytes: &[u8], shape: &[usize], dtype: DType, device: Device) -> Result<Tensor> {
+    ///
+    /// # Examples
+    /// ```
+    /// use lucid::{DType, Device, Tensor};
+    /// let x = Tensor::from_bytes(&1i32.to_ne_bytes(), [1, 1], DType::I32, Device::Cpu)?;
+    /// assert_eq!(x.to_vec2::<i32>()?, [[1]]);
+    /// # lucid::Result::<()>::Ok(())
+    /// ```
+    pub fn from_bytes<'a>(bytes: &[u8], shape: impl Into<DimList<'a>>, dtype: DType, device: Device) -> Result<Tensor> {
+        Tensor::of_bytes(bytes, &create::sizes("tensor", &shape.into())?, dtype, device)
+    }
+
+    /// [`Tensor::from_bytes`] of sizes as tensors have them.
+    pub(crate) fn of_bytes(bytes: &[u8], shape: &[usize], dtype: DType, device: Device) -> Result<Tensor> {
         let size = shape.iter().try_fold(dtype.size(), |size, &n| size.checked_mul(n));
         if size != Some(bytes.len()) {
             let why = format!("{} bytes do not make a {dtype} tensor of shape {shape:?}", bytes.len());
             return Err(Error::shape("tensor", why, &[shape]));
         }
         if crate::float64::on_device(dtype, device) != dtype {
-            return Tensor::from_bytes(bytes, shape, dtype, Device::Cpu)?.to_device(device);
+            return Tensor::of_bytes(bytes, shape, dtype, Device::Cpu)?.to_device(device);
         }
         dispatch::from_bytes(bytes, &Meta::new(shape, dtype), device).map(Tensor::from_storage)
     }

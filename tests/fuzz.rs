@@ -56,7 +56,7 @@ fn indices() {
 #[test]
 fn safetensors() {
     let x = lucid::Tensor::from_slice(&[1.0f32, 2.0], &[1, 2], lucid::Device::Cpu).unwrap();
-    let y = lucid::Tensor::from_slice(&[true], &[], lucid::Device::Cpu).unwrap();
+    let y = lucid::Tensor::from_slice(&[true], (), lucid::Device::Cpu).unwrap();
     let file = tempfile::NamedTempFile::new().unwrap();
     lucid::io::save(file.path(), &[("x".to_string(), x), ("y".to_string(), y)].into()).unwrap();
     let whole = std::fs::read(file.path()).unwrap();

@@ -51,12 +51,63 @@ fn numbers_stand_on_either_side() -> Result<()> {
     Ok(())
 }
 
+/// The shortest way is for few float32 side by side; what is next to it goes another and must give the same.
+#[test]
+fn arithmetic_of_few_is_that_of_many() -> Result<()> {
+    let (many, three) = (Tensor::arange(1, 65)?.cast(DType::F32)?, Tensor::full([64], 3.0)?);
+    type Op = fn(&Tensor, &Tensor) -> Result<Tensor>;
+    let ops: [Op; 4] = [|a, b| a + b, |a, b| a - b, |a, b| a * b, |a, b| a / b];
+    for op in ops {
+        let whole = op(&many, &three)?.to_vec::<f32>()?;
+        for n in [0, 1, 4, 15, 16, 17] {
+            let (a, b) = (many.i(7..7 + n)?, three.i(..n)?);
+            assert_eq!(op(&a, &b)?.to_vec::<f32>()?, whole[7..7 + n]);
+            let followed = a.copy()?.requires_grad_(true)?;
+            let y = op(&followed, &b)?;
+            assert!(y.requires_grad());
+            assert_eq!(y.detach()?.to_vec::<f32>()?, whole[7..7 + n]);
+        }
+        let square = many.i(..16)?.reshape([4, 4])?;
+        let turned = op(&square.t()?, &square)?.t()?.to_vec::<f32>()?;
+        assert_eq!(turned, op(&square, &square.t()?.contiguous()?)?.to_vec::<f32>()?);
+        assert_eq!(op(&square, &square.i(0)?)?.shape(), [4, 4]);
+        assert!(op(&square, &three.i(..3)?).is_err());
+    }
+    let x = many.i(..4)?.copy()?;
+    x.add_(&three.i(..4)?, 1)?;
+    assert_close(x, [4.0, 5.0, 6.0, 7.0]);
+    lucid::profile::start();
+    // More than other tests add meanwhile.
+    for _ in 0..10_000 {
+        assert_eq!((&x + &x)?.numel(), 4);
+    }
+    lucid::profile::stop();
+    assert!(lucid::profile::report().ops["add"].calls >= 10_000);
+    Ok(())
+}
+
 #[test]
 fn sizes_are_of_any_integer_type() -> Result<()> {
     let (n, wide, dim) = (3usize, 2i64, 1u32);
     let x = Tensor::arange(0usize, 6)?.reshape((n, wide))?;
     assert_eq!(x.size(dim)?, 2);
     assert_eq!(x.size(-1)?, 2);
+    let lent = [wide, wide];
+    let four = [1f32, 2.0, 3.0, 4.0];
+    for made in [
+        Tensor::from_slice(&four, (2u32, wide), Device::Cpu)?,
+        Tensor::from_slice(&four, &lent[..], Device::Cpu)?,
+        Tensor::from_slice(&four, [2, 2], Device::Cpu)?,
+        Tensor::from_vec(four.to_vec(), &[2usize, 2], Device::Cpu)?,
+        Tensor::from_bytes(&four.map(f32::to_ne_bytes).concat(), dims![2, 2], DType::F32, Device::Cpu)?,
+    ] {
+        assert_close(made, [[1.0, 2.0], [3.0, 4.0]]);
+    }
+    assert_eq!(Tensor::from_slice(&[1f32], (), Device::Cpu)?.ndim(), 0);
+    let refused = |shape: [i64; 2]| Tensor::from_slice(&four, shape, Device::Cpu).unwrap_err().to_string();
+    assert!(refused([-2, -2]).contains("negative dimension -2"), "{}", refused([-2, -2]));
+    assert!(refused([3, 2]).contains("4 elements do not make a tensor of shape [3, 2]"), "{}", refused([3, 2]));
+    assert!(refused([i64::MAX, 2]).contains("more elements than can be addressed"), "{}", refused([i64::MAX, 2]));
     assert!(x.size(2usize).is_err() && x.size(u64::MAX).is_err());
     assert_eq!(x.i((.., -1, None))?.to_vec::<i64>()?, [1, 3, 5]);
     assert_eq!(x.i((ellipsis(), 0..1))?.shape(), [3, 1]);

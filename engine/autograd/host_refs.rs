@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn a_tensor_shows_what_it_alone_leads_to() -> Result<()> {
-        let x = Tensor::from_slice(&[1.0f32, 2.0], &[2], Device::Cpu)?.requires_grad_(true)?;
+        let x = Tensor::of_elements(&[1.0f32, 2.0], &[2], Device::Cpu)?.requires_grad_(true)?;
         let (y, object) = hooked(&x)?;
         assert_eq!(seen(&y), 1);
         let other = y.clone();
@@ -291,7 +291,7 @@ mod tests {
 
     #[test]
     fn a_leaf_shows_its_hooks_once_no_graph_leads_to_it() -> Result<()> {
-        let x = Tensor::from_slice(&[1.0f32], &[1], Device::Cpu)?.requires_grad_(true)?;
+        let x = Tensor::of_elements(&[1.0f32], &[1], Device::Cpu)?.requires_grad_(true)?;
         let object: HostRef = Arc::new(Object);
         let host = Arc::clone(&object);
         let handle = x.register_post_accumulate_grad_hook(Arc::new(move |_| {

@@ -105,7 +105,7 @@ mod tests {
     use crate::Device;
 
     fn leaf() -> Tensor {
-        Tensor::from_slice(&[1.0f32], &[1], Device::Cpu).unwrap().requires_grad_(true).unwrap()
+        Tensor::of_elements(&[1.0f32], &[1], Device::Cpu).unwrap().requires_grad_(true).unwrap()
     }
 
     fn looked(t: &Tensor) -> (Option<u64>, usize) {

@@ -89,9 +89,9 @@ fn flatten(objects: &[Object], root: usize, path: &Path, device: Device, state: 
         let inner = |key: &str| if name.is_empty() { key.to_string() } else { format!("{name}.{key}") };
         let made = match &objects[id] {
             Object::Tensor(t) => t.to_device(device)?,
-            Object::Int(n) => Tensor::from_slice(&[*n], &[], device)?,
-            Object::Bool(b) => Tensor::from_slice(&[*b], &[], device)?,
-            Object::Float(x) => Tensor::from_slice(&[*x], &[], Device::Cpu)?,
+            Object::Int(n) => Tensor::of_elements(&[*n], &[], device)?,
+            Object::Bool(b) => Tensor::of_elements(&[*b], &[], device)?,
+            Object::Float(x) => Tensor::of_elements(&[*x], &[], Device::Cpu)?,
             Object::Dict(items) => {
                 for &(key, value) in items {
                     let key = match &objects[key] {

@@ -328,7 +328,7 @@ impl<'a> Reader<'a> {
         };
         let bytes = self.archive.read(&format!("{}data/{key}", self.folder))?;
         let count = bytes.len() / dtype.size();
-        let made = Tensor::from_bytes(&bytes[..count * dtype.size()], &[count], dtype, Device::Cpu)?;
+        let made = Tensor::of_bytes(&bytes[..count * dtype.size()], &[count], dtype, Device::Cpu)?;
         self.storages.insert(key, made.clone());
         self.push(Object::Storage(made))
     }

@@ -435,16 +435,30 @@ macro_rules! calls {
     };
 }
 
-/// The kernels of the `binary` family; the result may be written over `a`, row-major and of its shape and dtype.
-pub fn binary(op: &BinaryOp, a: &CpuArray, b: &CpuArray, out: &Meta, over: bool) -> Result<CpuArray> {
-    let arith = match op {
+/// The operation of arithmetic that it is, if it is one.
+#[inline]
+fn arith(op: &BinaryOp) -> Option<Arith> {
+    match op {
         BinaryOp::Add => Some(Arith::Add),
         BinaryOp::Sub => Some(Arith::Sub),
         BinaryOp::Mul => Some(Arith::Mul),
         BinaryOp::Div => Some(Arith::Div),
         _ => None,
-    };
-    match arith {
+    }
+}
+
+/// Arithmetic on few float32 of one shape, row-major; `None` where it is anything else.
+#[inline]
+pub fn few(op: &BinaryOp, a: &CpuArray, b: &CpuArray) -> Option<Result<CpuArray>> {
+    match a.dtype() == DType::F32 && b.dtype() == DType::F32 {
+        true => loops::few(arith(op)?, a, b, a.shape()),
+        false => None,
+    }
+}
+
+/// The kernels of the `binary` family; the result may be written over `a`, row-major and of its shape and dtype.
+pub fn binary(op: &BinaryOp, a: &CpuArray, b: &CpuArray, out: &Meta, over: bool) -> Result<CpuArray> {
+    match arith(op) {
         Some(arith) if !over && a.dtype() == DType::F32 => match loops::few(arith, a, b, &out.shape) {
             Some(made) => made,
             None => apply2::<f32, f32>(a, b, &out.shape, GRAIN, &|a, b, out| f32::arith(arith, a, b, out)),

@@ -53,6 +53,7 @@ pub(crate) mod tests;
 use crate::fallible::kernel;
 use crate::shape::{Axes, Layout, Shape, Strides};
 pub use blas::prepare as prepare_blas;
+pub use elementwise::few;
 use lucid_ir::backend::{Array, Backend, Exposed, MemoryStats};
 use lucid_ir::fused::{ElementOp, FusedKernel};
 use lucid_ir::ops::binary::BinaryOp;
@@ -104,11 +105,11 @@ pub struct CpuArray {
 
 impl CpuArray {
     /// A new row-major array, its elements written by `fill`.
+    #[inline]
     pub fn build<T: Element>(shape: &[usize], fill: impl FnOnce(&mut [T]) -> Result<()>) -> Result<CpuArray> {
         let layout = Layout::contiguous(shape);
-        let mut buffer = Buffer::uninit(T::DTYPE, layout.numel())?;
-        fill(buffer.get_mut::<T>())?;
-        Ok(CpuArray { buffer: Arc::new(buffer), layout, dtype: T::DTYPE, apart: None })
+        let buffer = Buffer::filled(layout.numel(), fill)?;
+        Ok(CpuArray { buffer, layout, dtype: T::DTYPE, apart: None })
     }
 
     /// The same for code that only moves elements: they are words of the dtype's size.

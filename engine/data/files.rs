@@ -47,7 +47,7 @@ pub fn read_idx(path: impl AsRef<Path>) -> Result<Tensor> {
     if cfg!(target_endian = "little") {
         own.chunks_exact_mut(dtype.size()).for_each(<[u8]>::reverse);
     }
-    Tensor::from_bytes(&own, &shape, dtype, Device::Cpu)
+    Tensor::of_bytes(&own, &shape, dtype, Device::Cpu)
 }
 
 /// A CSV file: the names of its columns, and its fields as text.
@@ -81,7 +81,7 @@ impl Table {
                 numbers.push(field.trim().parse().map_err(|_| bad())?);
             }
         }
-        Tensor::from_slice(&numbers, &[self.rows.len(), columns.len()], Device::Cpu)
+        Tensor::of_elements(&numbers, &[self.rows.len(), columns.len()], Device::Cpu)
     }
 }
 

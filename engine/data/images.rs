@@ -24,7 +24,7 @@ fn read(path: &Path, size: Option<(u32, u32)>) -> Result<Tensor> {
     };
     let picture = picture.to_rgb8();
     let shape = [picture.height() as usize, picture.width() as usize, 3];
-    let channels = Tensor::from_slice(picture.as_raw(), &shape, Device::Cpu)?.permute(&[2, 0, 1])?;
+    let channels = Tensor::of_elements(picture.as_raw(), &shape, Device::Cpu)?.permute(&[2, 0, 1])?;
     (channels.cast(crate::DType::F32)? / 255.0)?.contiguous()
 }
 

@@ -79,7 +79,7 @@ macro_rules! numbers {
         impl Collate for $number {
             type Batch = Tensor;
             fn collate(items: Vec<$number>) -> Result<Tensor> {
-                Tensor::from_slice(&items, &[items.len()], Device::Cpu)
+                Tensor::of_elements(&items, &[items.len()], Device::Cpu)
             }
         }
     )*};

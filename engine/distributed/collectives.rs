@@ -91,7 +91,7 @@ fn reduced(op: &'static str, ring: &mlx::Group, x: &Tensor, how: mlx::Reduce) ->
         DType::C128 => view_as_complex(&reduced(op, ring, &view_as_real(x)?, how)?),
         DType::F64 => {
             let bytes = communication::communicate_f64(op, &x.to_bytes()?, |a| ring.all_reduce(a, how))?;
-            Tensor::from_bytes(&bytes, x.shape(), DType::F64, x.device())
+            Tensor::of_bytes(&bytes, x.shape(), DType::F64, x.device())
         }
         // MPI has no sum of Booleans, and ends the process that asks for one.
         DType::Bool => {
@@ -197,7 +197,7 @@ impl Group {
         let moved = move |ring: &mlx::Group| {
             let made = data(ring, x)?;
             match hosts {
-                true => Tensor::from_bytes(&made.to_bytes()?, made.shape(), made.dtype(), Device::Cpu),
+                true => Tensor::of_bytes(&made.to_bytes()?, made.shape(), made.dtype(), Device::Cpu),
                 false => Ok(made),
             }
         };

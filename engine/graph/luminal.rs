@@ -319,7 +319,7 @@ impl<S: Shape> GraphTensor<S> {
     #[must_use]
     pub fn set<D: Data<Shape = S>>(self, data: D) -> GraphTensor<S> {
         let (numbers, sizes) = data.flat();
-        let made = Tensor::from_slice(&numbers, &sizes, Device::Cpu);
+        let made = Tensor::of_elements(&numbers, &sizes, Device::Cpu);
         let mut inner = self.graph.0.lock();
         let node = &mut inner.nodes[self.node];
         match made.and_then(|t| Ok((hollow(&sizes)?, t))) {

@@ -184,7 +184,7 @@ pub fn load(path: impl AsRef<Path>, device: Device) -> Result<BTreeMap<String, T
         grow(&mut bytes, e.len)?;
         file.seek(SeekFrom::Start(e.start as u64)).map_err(io)?;
         file.read_exact(&mut bytes).map_err(io)?;
-        Ok((e.name, Tensor::from_bytes(&bytes, &e.shape, e.dtype, device)?))
+        Ok((e.name, Tensor::of_bytes(&bytes, &e.shape, e.dtype, device)?))
     };
     header.entries.into_iter().map(read).collect()
 }
@@ -199,7 +199,7 @@ pub fn from_bytes(data: &[u8], device: Device) -> Result<BTreeMap<String, Tensor
     let read = |e: Entry| {
         let bytes = e.start.checked_add(e.len).and_then(|end| data.get(e.start..end));
         let bytes = bytes.ok_or_else(|| Error::file(path, format!("tensor {} is outside of the file", e.name)))?;
-        Ok((e.name, Tensor::from_bytes(bytes, &e.shape, e.dtype, device)?))
+        Ok((e.name, Tensor::of_bytes(bytes, &e.shape, e.dtype, device)?))
     };
     header.entries.into_iter().map(read).collect()
 }

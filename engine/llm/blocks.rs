@@ -215,7 +215,7 @@ pub fn dequantize(blocks: &Tensor, kind: Kind, shape: &[usize]) -> Result<Tensor
             }
         });
     }
-    Tensor::from_slice(&out, shape, Device::Cpu)
+    Tensor::of_elements(&out, shape, Device::Cpu)
 }
 
 /// The bits of an element in the packed layout; `None` for what has no such form.
@@ -263,8 +263,8 @@ pub fn repack(blocks: &Tensor, kind: Kind, shape: &[usize]) -> Result<[Tensor; 3
     let (last, lead) = shape.split_last().unwrap_or((&1, &[]));
     let of = |n: usize| [lead, &[n]].concat();
     Ok([
-        Tensor::from_slice(&words, &of(last / 32 * bits), Device::Cpu)?,
-        Tensor::from_slice(&scales, &of(last / 32), Device::Cpu)?,
-        Tensor::from_slice(&biases, &of(last / 32), Device::Cpu)?,
+        Tensor::of_elements(&words, &of(last / 32 * bits), Device::Cpu)?,
+        Tensor::of_elements(&scales, &of(last / 32), Device::Cpu)?,
+        Tensor::of_elements(&biases, &of(last / 32), Device::Cpu)?,
     ])
 }

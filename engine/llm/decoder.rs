@@ -110,7 +110,7 @@ impl Step {
                 let seen = |query: usize, key: usize| key <= query && query - key < reach;
                 let mut mask = crate::fallible::with_capacity(self.count * (end - first))?;
                 mask.extend((self.offset..end).flat_map(|query| (first..end).map(move |key| seen(query, key))));
-                Some(Tensor::from_slice(&mask, &[self.count, end - first], self.device)?)
+                Some(Tensor::of_elements(&mask, &[self.count, end - first], self.device)?)
             }
         };
         self.masks.push((window, first, made.clone()));
@@ -234,9 +234,9 @@ impl Decoder {
     fn angles(&self, rope: &Angles, offset: usize, count: usize, dtype: DType) -> Result<[Tensor; 2]> {
         let (table, factor) = rope.frequencies(offset + count)?;
         let table: Vec<f32> = table.into_iter().map(|f| f as f32).collect();
-        let table = Tensor::from_slice(&table, &[1, table.len()], self.device)?;
+        let table = Tensor::of_elements(&table, &[1, table.len()], self.device)?;
         let positions: Vec<f32> = (offset..offset + count).map(|p| p as f32).collect();
-        let angles = (Tensor::from_slice(&positions, &[count, 1], self.device)? * &table)?;
+        let angles = (Tensor::of_elements(&positions, &[count, 1], self.device)? * &table)?;
         let scaled = |t: Tensor| if factor == 1.0 { t.cast(dtype) } else { (t * factor)?.cast(dtype) };
         Ok([scaled(angles.cos()?)?, scaled(angles.sin()?)?])
     }
@@ -279,7 +279,7 @@ impl Decoder {
         let c = &self.config;
         let (offset, count) = (cache.length, tokens.len());
         let numbers: Vec<i64> = tokens.iter().map(|&t| t.into()).collect();
-        let numbers = Tensor::from_slice(&numbers, &[count], self.device)?;
+        let numbers = Tensor::of_elements(&numbers, &[count], self.device)?;
         let mut x = self.embedded(&numbers)?.reshape(&[1, count as isize, c.hidden_size as isize])?;
         let whole = self.angles(&c.rope, offset, count, x.dtype())?;
         let local = c.local_rope.as_ref().map(|rope| self.angles(rope, offset, count, x.dtype())).transpose()?;
@@ -383,7 +383,7 @@ impl Decoder {
         let mask = match (mask, causal) {
             (None, true) => {
                 let below = (0..count).flat_map(|q| (0..keys).map(move |k| k <= q)).collect::<Vec<_>>();
-                seen = Tensor::from_slice(&below, &[count, keys], self.device)?;
+                seen = Tensor::of_elements(&below, &[count, keys], self.device)?;
                 Some(&seen)
             }
             (mask, _) => mask,

@@ -284,9 +284,9 @@ impl Gguf {
     pub fn tensor(&mut self, name: &str) -> Result<Tensor> {
         let (entry, bytes) = self.bytes(name)?;
         match entry.kind.dtype() {
-            Some(dtype) => Tensor::from_bytes(&bytes, &entry.shape, dtype, Device::Cpu),
+            Some(dtype) => Tensor::of_bytes(&bytes, &entry.shape, dtype, Device::Cpu),
             None => {
-                let blocks = Tensor::from_bytes(&bytes, &[bytes.len()], DType::U8, Device::Cpu)?;
+                let blocks = Tensor::of_bytes(&bytes, &[bytes.len()], DType::U8, Device::Cpu)?;
                 super::blocks::dequantize(&blocks, entry.kind, &entry.shape)
             }
         }

@@ -223,7 +223,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.gguf");
         let values: Vec<f32> = (0..192).map(|i| ((i * 37 % 101) as f32 - 50.0) / 25.0).collect();
-        let x = Tensor::from_slice(&values, &[3, 64], Device::Cpu).unwrap();
+        let x = Tensor::of_elements(&values, &[3, 64], Device::Cpu).unwrap();
         let metadata: BTreeMap<String, Value> = [
             ("general.architecture", Value::Text("llama".into())),
             ("a.u", Value::Unsigned(7)),
@@ -254,14 +254,14 @@ mod tests {
                 assert!((a - b).abs() <= bound, "{name}: {a} for {b}");
             }
         }
-        let odd = Tensor::from_slice(&values[..33], &[33], Device::Cpu).unwrap();
+        let odd = Tensor::of_elements(&values[..33], &[33], Device::Cpu).unwrap();
         assert!(encode(&odd, Kind::Q8_0).is_err() && encode(&x, Kind::Q6_K).is_err());
-        let nan = Tensor::from_slice(&[f32::NAN; 32], &[32], Device::Cpu).unwrap();
+        let nan = Tensor::of_elements(&[f32::NAN; 32], &[32], Device::Cpu).unwrap();
         assert!(encode(&nan, Kind::Q4_0).is_err() && encode(&nan, Kind::F16).is_ok());
-        let zero = Tensor::from_slice(&[0f32; 32], &[32], Device::Cpu).unwrap();
+        let zero = Tensor::of_elements(&[0f32; 32], &[32], Device::Cpu).unwrap();
         for kind in [Kind::Q4_0, Kind::Q4_1, Kind::Q5_0, Kind::Q5_1, Kind::Q8_0] {
             let bytes = encode(&zero, kind).unwrap();
-            let blocks = Tensor::from_slice(&bytes, &[bytes.len()], Device::Cpu).unwrap();
+            let blocks = Tensor::of_elements(&bytes, &[bytes.len()], Device::Cpu).unwrap();
             let back: Vec<f32> = dequantize(&blocks, kind, &[32]).unwrap().to_vec().unwrap();
             assert!(back.iter().all(|&x| x == 0.0), "{}", kind.name());
         }

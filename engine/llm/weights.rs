@@ -296,7 +296,7 @@ fn read_shard(path: &Path, device: Device, mut each: impl FnMut(&str, Tensor) ->
         let mut bytes = crate::fallible::filled(0u8, entry.len)?;
         file.seek(SeekFrom::Start(entry.start as u64)).map_err(io)?;
         file.read_exact(&mut bytes).map_err(io)?;
-        each(&entry.name, Tensor::from_bytes(&bytes, &entry.shape, entry.dtype, device)?)?;
+        each(&entry.name, Tensor::of_bytes(&bytes, &entry.shape, entry.dtype, device)?)?;
     }
     Ok(())
 }
@@ -378,7 +378,7 @@ pub fn of_gguf(path: &Path, device: Device, rounds: bool) -> Result<(Config, Ten
             let (entry, bytes) = file.bytes(name)?;
             let shape = [entry.shape[0], bytes.len() / entry.shape[0].max(1)];
             let name = format!("{}{}", ours.trim_end_matches("weight"), entry.kind.name());
-            tensors.put(&name, &placed(Tensor::from_bytes(&bytes, &shape, DType::U8, Device::Cpu)?)?, &config)?;
+            tensors.put(&name, &placed(Tensor::of_bytes(&bytes, &shape, DType::U8, Device::Cpu)?)?, &config)?;
             continue;
         }
         if !(matrix && blocks::repacked_bits(entry.kind).is_some()) {
@@ -386,7 +386,7 @@ pub fn of_gguf(path: &Path, device: Device, rounds: bool) -> Result<(Config, Ten
             continue;
         }
         let (entry, bytes) = file.bytes(name)?;
-        let raw = Tensor::from_bytes(&bytes, &[bytes.len()], DType::U8, Device::Cpu)?;
+        let raw = Tensor::of_bytes(&bytes, &[bytes.len()], DType::U8, Device::Cpu)?;
         let lead = ours.trim_end_matches("weight");
         for (part, t) in ["weight", "scales", "biases"].iter().zip(blocks::repack(&raw, entry.kind, &entry.shape)?) {
             tensors.put(&format!("{lead}{part}"), &placed(t)?, &config)?;

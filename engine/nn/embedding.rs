@@ -175,7 +175,7 @@ impl EmbeddingBag {
                 let end = starts.get(bag + 1).copied().unwrap_or(total);
                 bag_of.extend((start..end).map(|_| bag as i64));
             }
-            let bag_of = Tensor::from_slice(&bag_of, &[bag_of.len()], indices.device())?;
+            let bag_of = Tensor::of_elements(&bag_of, &[bag_of.len()], indices.device())?;
             let rows = nn::embedding(indices, &self.weight, self.padding_idx, false)?;
             let counted = match self.padding_idx {
                 Some(i) => indices.ne(i as f64)?,

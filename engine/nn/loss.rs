@@ -367,7 +367,7 @@ impl CtcLoss {
                 return reduced(loss, self.reduction);
             }
             let sizes: Vec<f32> = lengths.iter().map(|&n| n.max(1) as f32).collect();
-            let sizes = Tensor::from_slice(&sizes, &[count], loss.device())?.cast(loss.dtype())?;
+            let sizes = Tensor::of_elements(&sizes, &[count], loss.device())?.cast(loss.dtype())?;
             (loss / &sizes)?.mean(None, false, None)
         })
     }
@@ -380,12 +380,12 @@ impl CtcLoss {
         // A label may follow the one two before it where they differ.
         let skips: Vec<bool> = (0..n).map(|i| i >= 2 && path[i] != self.blank && path[i] != path[i - 2]).collect();
         let on = rows.device();
-        let skips = Tensor::from_slice(&skips, &[n], on)?.logical_not()?;
-        let emitted = rows.index_select(1, &Tensor::from_slice(&path, &[n], on)?)?;
+        let skips = Tensor::of_elements(&skips, &[n], on)?.logical_not()?;
+        let emitted = rows.index_select(1, &Tensor::of_elements(&path, &[n], on)?)?;
         // Far below every logarithm, and finite, so that gradients are numbers.
         let never = -1e30;
         let first: Vec<bool> = (0..n).map(|i| i > 1).collect();
-        let mut alpha = emitted.select(0, 0)?.masked_fill(&Tensor::from_slice(&first, &[n], on)?, never)?;
+        let mut alpha = emitted.select(0, 0)?.masked_fill(&Tensor::of_elements(&first, &[n], on)?, never)?;
         for t in 1..rows.shape()[0] {
             let shifted = |by: isize| alpha.pad(&[by, -by], PadMode::Constant, Some(never.into()));
             let (stay, one) = (alpha.clone(), shifted(1)?);

@@ -307,7 +307,7 @@ fn by_windows<const N: usize>(
         let parts = windows.iter().map(each).collect::<Result<Vec<_>>>()?;
         made = index::cat(&parts, axis)?;
         if windows.len() < out {
-            made = made.index_select(axis, &Tensor::from_slice(&places, &[out], made.device())?)?;
+            made = made.index_select(axis, &Tensor::of_elements(&places, &[out], made.device())?)?;
         }
     }
     Ok(made)

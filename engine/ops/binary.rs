@@ -29,6 +29,11 @@ fn binary(op: BinaryOp, a: &Tensor, b: Operand<'_>) -> Result<Tensor> {
 
 /// [`binary`] of operands whose common dtype has been worked out.
 fn binary_in(op: BinaryOp, a: &Tensor, b: Operand<'_>, common: DType) -> Result<Tensor> {
+    if let Operand::Tensor(b) = b
+        && let Some(made) = dispatch::few(&op, a, b)
+    {
+        return made;
+    }
     let schema = op.schema();
     schema.check(common)?;
     let dtype = schema.result.of(common);

@@ -394,7 +394,7 @@ fn triangle_indices(
     let mut places = room(op, 2 * n)?;
     rows().for_each(|r| places.extend((span(r).0..span(r).1).map(|_| r)));
     rows().for_each(|r| places.extend(span(r).0..span(r).1));
-    let made = Tensor::from_slice(&places, &[2, n], device.unwrap_or(crate::default_device()))?;
+    let made = Tensor::of_elements(&places, &[2, n], device.unwrap_or(crate::default_device()))?;
     made.cast(dtype.unwrap_or(DType::I64))
 }
 

@@ -66,7 +66,7 @@ fn exp_neg(x: &Tensor) -> Result<Tensor> {
         })
         .collect();
     let powers: Vec<f32> = (0..32).map(|i| 0.5f32.powi(i)).collect();
-    let powers = Tensor::from_slice(&powers, &[powers.len()], x.device())?.cast(x.dtype())?;
+    let powers = Tensor::of_elements(&powers, &[powers.len()], x.device())?.cast(x.dtype())?;
     let scale = super::index::index(&powers, &[0], &[n.cast(DType::I64)?])?;
     poly(&r, &factorials)? * &scale
 }
@@ -417,7 +417,7 @@ mod tests {
     use crate::Device;
 
     fn floats(values: &[f64]) -> Tensor {
-        Tensor::from_slice(values, &[values.len()], Device::Cpu).unwrap()
+        Tensor::of_elements(values, &[values.len()], Device::Cpu).unwrap()
     }
 
     /// The values of `f` against those of the standard library, in float64.
@@ -446,7 +446,7 @@ mod tests {
     fn shares_of_a_total_are_exact() {
         let w = [0i64, 1, (1 << 62) - 1, 0x2aaa_aaaa_aaaa_aaaa, 0x1234_5678_9abc_def0];
         for total in [1i64, 3, 1 << 20, (1 << 55) - 12_345, 1 << 55] {
-            let t = |v: &[i64]| Tensor::from_slice(v, &[v.len()], Device::Cpu).unwrap();
+            let t = |v: &[i64]| Tensor::of_elements(v, &[v.len()], Device::Cpu).unwrap();
             let got = scaled(&t(&w), &t(&[total])).unwrap().to_vec::<i64>().unwrap();
             let want: Vec<i64> = w.iter().map(|&w| ((i128::from(w) * i128::from(total)) >> 62) as i64).collect();
             assert_eq!(got, want, "{total}");

@@ -76,7 +76,7 @@ fn pad_dim(x: &Tensor, axis: usize, low: isize, high: isize, mode: &str) -> Resu
         let size = super::create::sizes("pad", &[size])?[0];
         let mut places = super::create::room("pad", size)?;
         places.extend((0..size as isize).map(|i| (i - low).clamp(0, n - 1) as i64));
-        return x.index_select(dim, &Tensor::from_slice(&places, &[size], x.device())?);
+        return x.index_select(dim, &Tensor::of_elements(&places, &[size], x.device())?);
     }
     let room = match mode {
         "reflect" => rest - 1,

@@ -333,7 +333,7 @@ fn average_of_integers(x: &Tensor, args: &PoolArgs) -> Result<Tensor> {
             }
         };
         let own: Vec<i64> = (0..args.output[i]).map(|o| count(o).max(1) as i64).collect();
-        counts = (counts.unsqueeze(-1)? * &Tensor::from_slice(&own, &[own.len()], x.device())?)?;
+        counts = (counts.unsqueeze(-1)? * &Tensor::of_elements(&own, &[own.len()], x.device())?)?;
     }
     let sum = windows.sum(Some(&(0..n).map(|i| -1 - i as isize).collect::<Vec<_>>()), false, None)?;
     match args.divisor {

@@ -234,7 +234,7 @@ pub(super) fn von_mises_gradient(kappa: &Tensor, x: &Tensor) -> Result<Tensor> {
     let width = super::binary::maximum(&(end - &size)?, &number(0.0, &k)?)?;
     let rule = legendre();
     let row = |values: &[f64]| {
-        Tensor::from_slice(values, &[values.len()], crate::Device::Cpu)?.cast(k.dtype())?.to_device(k.device())
+        Tensor::of_elements(values, &[values.len()], crate::Device::Cpu)?.cast(k.dtype())?.to_device(k.device())
     };
     let (nodes, weights) = (row(&rule.nodes)?, row(&rule.weights)?);
     let wide = |t: &Tensor| t.unsqueeze(-1);
@@ -254,7 +254,7 @@ mod tests {
     use crate::Device;
 
     fn floats(values: &[f64]) -> Tensor {
-        Tensor::from_slice(values, &[values.len()], Device::Cpu).unwrap()
+        Tensor::of_elements(values, &[values.len()], Device::Cpu).unwrap()
     }
 
     #[test]

@@ -474,7 +474,7 @@ fn combinations_body(x: &Tensor, r: i64, with_replacement: bool) -> Result<Tenso
             (i..r).for_each(|j| pick[j] = if with_replacement { next } else { next + j - i });
         }
     }
-    let places = Tensor::from_slice(&places, &[cells as usize / r, r], x.device())?;
+    let places = Tensor::of_elements(&places, &[cells as usize / r, r], x.device())?;
     x.take(&places)
 }
 

@@ -561,7 +561,7 @@ fn unravel_index_body(indices: &Tensor, shape: &[isize]) -> Result<Vec<Tensor>> 
         return Ok(vec![]);
     }
     // As in PyTorch one tensor, of which they are the columns.
-    let along = |list: Vec<i64>| Tensor::from_slice(&list, &[shape.len()], indices.device());
+    let along = |list: Vec<i64>| Tensor::of_elements(&list, &[shape.len()], indices.device());
     let apart = along((0..shape.len()).map(|i| shape[i + 1..].iter().map(|&n| n as i64).product()).collect())?;
     let sizes = along(shape.iter().map(|&n| n as i64).collect())?;
     indices.unsqueeze(-1)?.floor_divide(&apart)?.remainder(&sizes)?.unbind(-1)

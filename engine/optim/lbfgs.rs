@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn a_quadratic_is_solved_in_a_few_steps() {
         for device in [Device::Cpu, Device::Gpu] {
-            let tensor = |x: &[f32]| Tensor::from_slice(x, &[x.len()], device).unwrap();
+            let tensor = |x: &[f32]| Tensor::of_elements(x, &[x.len()], device).unwrap();
             let (a, b) = (tensor(&[5.0, -3.0]), tensor(&[0.5]));
             let params = [a.requires_grad_(true).unwrap(), b.requires_grad_(true).unwrap()];
             let (curvature, goal) = ([1.0f32, 4.0, 2.0], [0.0f32, 1.0, 2.0]);

@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn muon_moves_along_an_orthogonal_matrix() {
         for device in [Device::Cpu, Device::Gpu] {
-            let tensor = |x: &[f32]| Tensor::from_slice(x, &[2, 2], device).unwrap();
+            let tensor = |x: &[f32]| Tensor::of_elements(x, &[2, 2], device).unwrap();
             let (p, g, b) = (tensor(&[0.0; 4]), tensor(&[3.0, 0.0, 0.0, 0.5]), tensor(&[0.0; 4]));
             run_matrix_steps(&[(muon_step(), vec![vec![p.clone(), g, b.clone()]])]).unwrap();
             let moved = p.to_vec::<f32>().unwrap();

@@ -160,7 +160,7 @@ impl Saved for Option<f64> {
 /// Numbers as tensors of float64, by name: how schedules and scalers save what they count.
 pub(super) fn numbers(named: &[(&str, &[f64])]) -> Result<StateDict> {
     let one =
-        |&(name, list): &(&str, &[f64])| Ok((name.to_string(), Tensor::from_slice(list, &[list.len()], Device::Cpu)?));
+        |&(name, list): &(&str, &[f64])| Ok((name.to_string(), Tensor::of_elements(list, &[list.len()], Device::Cpu)?));
     named.iter().map(one).collect()
 }
 
@@ -304,12 +304,12 @@ impl<K: Kind> Optimizer for Stepper<K> {
         let mut at = 0;
         for (i, group) in self.groups.iter().enumerate() {
             for (name, numbers) in group.options.saved() {
-                let t = Tensor::from_slice(&numbers, &[numbers.len()], Device::Cpu)?;
+                let t = Tensor::of_elements(&numbers, &[numbers.len()], Device::Cpu)?;
                 state.insert(format!("param_groups.{i}.{name}"), t);
             }
             for (p, own) in group.params.iter().zip(&group.states) {
                 if let Some(own) = own {
-                    let number = |x: f64| Tensor::from_slice(&[x], &[], Device::Cpu);
+                    let number = |x: f64| Tensor::of_elements(&[x], &[], Device::Cpu);
                     state.insert(format!("state.{at}.step"), number(own.counts.step)?);
                     for (name, x) in group.options.counts().1.iter().zip(own.counts.numbers) {
                         state.insert(format!("state.{at}.{name}"), number(x)?);

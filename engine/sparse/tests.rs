@@ -4,8 +4,8 @@ use crate::optim::{Optimizer, Sgd};
 use crate::{no_grad, DType, Device, Error, Result, Tensor};
 
 fn rows(index: &[i64], values: &[f32], shape: &[usize], device: Device) -> Tensor {
-    let indices = Tensor::from_slice(index, &[1, index.len()], device).unwrap();
-    let values = Tensor::from_slice(values, &[index.len(), values.len() / index.len()], device).unwrap();
+    let indices = Tensor::of_elements(index, &[1, index.len()], device).unwrap();
+    let values = Tensor::of_elements(values, &[index.len(), values.len() / index.len()], device).unwrap();
     Tensor::sparse_coo(&indices, &values, Some(shape), false).unwrap()
 }
 
@@ -34,8 +34,8 @@ fn values_at_one_index_are_summed() {
 
 #[test]
 fn several_indexed_dimensions_are_counted_as_one() {
-    let indices = Tensor::from_slice(&[1i64, 0, 1, 2, 0, 2], &[2, 3], Device::Cpu).unwrap();
-    let values = Tensor::from_slice(&[1.0f32, 2.0, 4.0], &[3], Device::Cpu).unwrap();
+    let indices = Tensor::of_elements(&[1i64, 0, 1, 2, 0, 2], &[2, 3], Device::Cpu).unwrap();
+    let values = Tensor::of_elements(&[1.0f32, 2.0, 4.0], &[3], Device::Cpu).unwrap();
     let x = Tensor::sparse_coo(&indices, &values, None, false).unwrap();
     assert_eq!(x.shape(), [2, 3]);
     let once = x.coalesce().unwrap();
@@ -66,8 +66,8 @@ fn sums_and_factors_keep_it_sparse() {
 #[test]
 fn products_sums_and_orders() {
     for device in DEVICES {
-        let indices = Tensor::from_slice(&[0i64, 1, 1, 2, 0, 2], &[2, 3], device).unwrap();
-        let values = Tensor::from_slice(&[3.0f32, 4.0, 5.0], &[3], device).unwrap();
+        let indices = Tensor::of_elements(&[0i64, 1, 1, 2, 0, 2], &[2, 3], device).unwrap();
+        let values = Tensor::of_elements(&[3.0f32, 4.0, 5.0], &[3], device).unwrap();
         let x = Tensor::sparse_coo(&indices, &values, Some(&[2, 3]), false).unwrap();
         let whole = x.to_dense().unwrap();
         let t = whole.t().unwrap();
@@ -98,17 +98,17 @@ fn dense_ops_refuse_it() {
     refused(x.sum(Some(&[0]), true, None));
     assert!(x.to_vec::<f32>().is_err() && x.item().is_err() && x.fill_(1.0.into()).is_err());
     assert!(x.requires_grad_(true).is_err());
-    let indices = Tensor::from_slice(&[3i64], &[1, 1], Device::Cpu).unwrap();
-    let values = Tensor::from_slice(&[1.0f32, 2.0], &[1, 2], Device::Cpu).unwrap();
+    let indices = Tensor::of_elements(&[3i64], &[1, 1], Device::Cpu).unwrap();
+    let values = Tensor::of_elements(&[1.0f32, 2.0], &[1, 2], Device::Cpu).unwrap();
     let made = Tensor::sparse_coo(&indices, &values, Some(&[3, 2]), false);
     assert!(matches!(*made.unwrap_err(), Error::Runtime { .. }));
 }
 
 #[test]
 fn gradients_of_values_and_of_tables() {
-    let w = Tensor::from_slice(&[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], &[3, 2], Device::Cpu).unwrap();
+    let w = Tensor::of_elements(&[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], &[3, 2], Device::Cpu).unwrap();
     let w = w.requires_grad_(true).unwrap();
-    let index = Tensor::from_slice(&[2i64, 0, 2], &[3], Device::Cpu).unwrap();
+    let index = Tensor::of_elements(&[2i64, 0, 2], &[3], Device::Cpu).unwrap();
     let loss = |padding| {
         let made = crate::ops::nn::embedding(&index, &w, padding, true).unwrap();
         made.square().unwrap().sum(None, false, None).unwrap()
@@ -126,8 +126,8 @@ fn gradients_of_values_and_of_tables() {
     assert_eq!(list(&new)[2..4], [3.0, 4.0]);
     assert!((list(&new)[4] - 1.0).abs() < 1e-6);
 
-    let v = Tensor::from_slice(&[1.0f32, 2.0], &[1, 2], Device::Cpu).unwrap().requires_grad_(true).unwrap();
-    let at = Tensor::from_slice(&[1i64], &[1, 1], Device::Cpu).unwrap();
+    let v = Tensor::of_elements(&[1.0f32, 2.0], &[1, 2], Device::Cpu).unwrap().requires_grad_(true).unwrap();
+    let at = Tensor::of_elements(&[1i64], &[1, 1], Device::Cpu).unwrap();
     let x = Tensor::sparse_coo(&at, &v, Some(&[2, 2]), false).unwrap();
     assert!(x.requires_grad() && x.detach().is_ok_and(|d| !d.requires_grad()));
     (&x * 3.0).unwrap().to_dense().unwrap().square().unwrap().sum(None, false, None).unwrap().backward().unwrap();

@@ -84,8 +84,11 @@ pub(crate) fn apply2<A: Element, O: Element>(
 const FEW: usize = 16;
 
 /// Arithmetic on few float32 side by side; `None` where it is on others.
+#[inline]
 pub(crate) fn few(op: Arith, a: &CpuArray, b: &CpuArray, shape: &[usize]) -> Option<Result<CpuArray>> {
-    if numel(shape) > FEW || !is_dense(a, shape) || !is_dense(b, shape) {
+    let count = numel(shape);
+    let same = is_same(a.shape(), shape) && is_same(b.shape(), shape);
+    if count == 0 || count > FEW || !same || !a.layout().is_contiguous() || !b.layout().is_contiguous() {
         return None;
     }
     let (x, y) = (a.read::<f32>(), b.read::<f32>());

@@ -91,6 +91,7 @@ impl Buffer {
         Ok(Buffer::on(Memory::Own(Block::new(len, dtype.size(), dtype == DType::Bool)?), dtype, len))
     }
 
+    #[inline]
     fn on(memory: Memory, dtype: DType, len: usize) -> Buffer {
         let (version, truths) = (AtomicU32::new(0), AtomicBool::new(false));
         let (len, stated) = (AtomicUsize::new(len), AtomicUsize::new(len * dtype.size()));
@@ -594,5 +595,6 @@ impl fmt::Debug for Buffer {
     }
 }
 
+mod filled;
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,21 @@
+//! Buffers of elements that are written before anyone has the buffer.
+//!
+//! Depends on `buffer`. Invariant: as there.
+
+use super::{Block, Buffer, Memory};
+use crate::dtype::{DType, Element};
+use crate::error::Result;
+use std::slice;
+use std::sync::Arc;
+
+impl Buffer {
+    /// A buffer of `len` elements that `fill` writes. It is made where it stays: of one that is filled and then moved, the small ops
+    /// wait for what they have just stored to reach memory.
+    #[inline]
+    pub(crate) fn filled<T: Element>(len: usize, fill: impl FnOnce(&mut [T]) -> Result<()>) -> Result<Arc<Buffer>> {
+        let block = Block::new(len, size_of::<T>(), T::DTYPE == DType::Bool)?;
+        // SAFETY: the block is new, aligned for any element, and that long; every byte of it has a value, of `bool` 0.
+        fill(unsafe { slice::from_raw_parts_mut(block.as_ptr().cast::<T>(), len) })?;
+        Ok(Arc::new(Buffer::on(Memory::Own(block), T::DTYPE, len)))
+    }
+}
