@@ -25,7 +25,7 @@ use lucid_mlx::{GpuArray, GpuBackend};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-pub(crate) use crate::prim::{Meta, Prim};
+pub(crate) use crate::prim::{Meta, Metas, Prim};
 
 /// A tensor's data on one device.
 #[derive(Clone, Debug)]
@@ -247,6 +247,7 @@ mod communication;
 mod evaluation;
 mod graph_steps;
 pub(crate) mod memory;
+mod multi_output;
 mod stored;
 use bytes::transfer;
 pub(crate) use bytes::{expose, from_bytes, to_bytes};
@@ -259,6 +260,7 @@ pub(crate) use graph_steps::{
 };
 pub(crate) use lucid_mlx::Gate;
 pub use memory::{empty_cache, memory_stats, reset_peak_memory_stats, set_cache_limit};
+pub(crate) use multi_output::{apply_multi, run_multi};
 pub(crate) use stored::index_into;
 
 /// The arrays of an op's inputs, all on `B`'s device.

@@ -142,6 +142,24 @@ pub(crate) fn by_columns<B: Backend>(made: B::Array) -> Result<B::Array> {
     }
 }
 
+/// A part of matrices of `rank` dimensions: one of as many is a matrix itself, which is given column by column. A single column
+/// has strides of its own in PyTorch's decompositions.
+pub(crate) fn matrices_by_columns<B: Backend>(made: B::Array, rank: usize) -> Result<B::Array> {
+    let Layout { shape, strides, .. } = made.layout();
+    if shape.len() != rank || rank < 2 {
+        return Ok(made);
+    }
+    let (mut order, mut turned): (Axes, Shape) = ((0..rank).collect(), shape.clone());
+    order.swap(rank - 2, rank - 1);
+    turned.swap(rank - 2, rank - 1);
+    let mut wanted = Layout::contiguous(&turned).strides;
+    wanted.swap(rank - 2, rank - 1);
+    match *strides == wanted {
+        true => Ok(made),
+        false => permuted::<B>(&B::copy(&permuted::<B>(&made, order.clone())?)?, order),
+    }
+}
+
 /// A row-major result in another order.
 fn in_memory_order<B: Backend>(made: B::Array, (order, back): (Axes, Axes)) -> Result<B::Array> {
     if made.layout().ndim() != order.len() || !made.layout().is_contiguous() {

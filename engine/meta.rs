@@ -11,7 +11,8 @@ use crate::ops::{
 use crate::optim::Step;
 use crate::shape::Layout;
 use crate::{autograd, DType, Error, MemoryStats, Result};
-use lucid_ir::backend::{Array, Backend, Exposed};
+use lucid_ir::backend::{Array, Backend, Exposed, Results};
+use lucid_ir::ops::decomposition::DecompositionOp;
 use lucid_ir::ops::fft::FftOp;
 use lucid_ir::ops::quantized::QuantizedOp;
 use lucid_ir::ops::reduce::Reduction;
@@ -152,6 +153,10 @@ impl Backend for MetaBackend {
         norm NormOp;
         loss LossOp;
         quantized QuantizedOp;
+    }
+
+    fn decomposition(_: &DecompositionOp, _: &[&MetaArray], out: &[Meta]) -> Result<Results<MetaArray>> {
+        Ok(out.iter().map(MetaArray::new).collect())
     }
 
     fn fft(_: &FftOp, _: &MetaArray, out: &Meta) -> Result<MetaArray> {

@@ -4,7 +4,7 @@ use crate::autograd::{Ctx, Grads};
 use crate::ops::{OpRow, Schema};
 use crate::Result;
 
-pub(crate) use lucid_ir::{Meta, Prim};
+pub(crate) use lucid_ir::{Meta, Metas, Prim};
 
 macro_rules! define_prim_row {
     ($($Family:ident $module:ident $Op:ident;)*) => {

@@ -470,6 +470,7 @@ fn gradient(node: &Arc<Node>, grads: &Grads, wanted: Option<&[bool]>) -> Result<
             }
             Ok(made.into_iter().enumerate().map(|(i, g)| g.map(|g| tied(g, node, i))).collect())
         }
+        Kind::MultiOp(op) => op.prim.gradient(&ctx),
         Kind::Custom(custom) => custom.gradient(&ctx),
         Kind::Write(ops, base) => {
             write_gradient(ctx.g(), ops, base.as_deref(), ctx.shape(1), [ctx.needs(0), ctx.needs(1)])

@@ -13,6 +13,7 @@ use super::copy_slices::follow;
 use super::dual_level::{self, around, around_tangents, at_each, below, current};
 pub(crate) use super::dual_level::{active, without};
 use super::dual_tensor::{bind, copied_as};
+use super::multi_output::{saved_of_multi, MultiOp};
 use super::node::{Ctx, Edge, InputMeta, Kind, Node, Saved, SavedTensor};
 use super::record::{edge_of, requires_grad};
 use super::{backward, modes, with_grad, BackwardOptions};
@@ -226,10 +227,7 @@ pub(crate) fn record<F: FnOnce(Prim) -> Result<Tensor>>(prim: Prim, inputs: &[&T
         return Ok(out);
     }
     let made = crate::autocast::without(|| around_tangents(|| pushed(&same, inputs, &out, &given)))?;
-    let same_layout =
-        made.is_unshared() && made.strides() == out.strides() && made.storage_numel() == out.storage_numel();
-    let own = if same_layout { made } else { around_tangents(|| copied_as(&made, &out))? };
-    put(&out, Some(own), false);
+    carry(&out, made)?;
     // Gradient rules that ask for the result get it with its tangents.
     if let Some(edge) = out.0.auto.own_edge() {
         if let Some(SavedTensor::Output(kept, ..)) = &mut edge.node.saved.lock().output {
@@ -239,14 +237,73 @@ pub(crate) fn record<F: FnOnce(Prim) -> Result<Tensor>>(prim: Prim, inputs: &[&T
     Ok(out)
 }
 
+/// Gives a result its tangent, in memory as it is.
+fn carry(out: &Tensor, made: Tensor) -> Result<()> {
+    let same_layout =
+        made.is_unshared() && made.strides() == out.strides() && made.storage_numel() == out.storage_numel();
+    let own = if same_layout { made } else { around_tangents(|| copied_as(&made, out))? };
+    put(out, Some(own), false);
+    Ok(())
+}
+
+/// [`record`] of a primitive with several results.
+#[cold]
+pub(crate) fn record_multi<F: FnOnce(Prim) -> Result<Vec<Tensor>>>(
+    prim: Prim,
+    inputs: &[&Tensor],
+    plain: F,
+) -> Result<Vec<Tensor>> {
+    let given = inputs.iter().map(|t| tangent(t)).collect::<Result<Given>>()?;
+    let without = |prim: Prim| {
+        around(|| match active() {
+            true => record_multi(prim, inputs, plain),
+            false => plain(prim),
+        })
+    };
+    if given.iter().all(Option::is_none) || !prim.schema().differentiable {
+        return without(prim);
+    }
+    let same = prim.clone();
+    let outs = without(prim)?;
+    let made = crate::autocast::without(|| {
+        around_tangents(|| {
+            let _name = modes::OpScope::none();
+            let recording = records(inputs, &given);
+            with_grad(recording, || {
+                let node = multi_step(&same, inputs, &outs, &given)?;
+                transposed(&same, &node, (inputs, &outs), &given, recording)
+            })
+        })
+    })?;
+    for (out, v) in outs.iter().zip(made) {
+        if let Some(v) = v {
+            carry(out, v)?;
+        }
+    }
+    // Gradient rules that ask for a result get it with its tangents.
+    if let Some(edge) = outs.iter().find_map(|out| out.0.auto.own_edge()) {
+        for kept in edge.node.saved.lock().inputs.iter_mut().flatten() {
+            if let SavedTensor::Output(kept, _, nr) = kept {
+                kept.1 = outs.get(*nr as usize).map(|out| out.0.auto.tangents()).unwrap_or_default();
+            }
+        }
+    }
+    Ok(outs)
+}
+
+/// Is what is made of tangents on the tape?
+fn records(inputs: &[&Tensor], given: &Given) -> bool {
+    let wanted = |t: &Tensor| requires_grad(t);
+    modes::grad_enabled() && (inputs.iter().any(|t| wanted(t)) || given.iter().flatten().any(wanted))
+}
+
 /// The tangents of an op's inputs.
 type Given = SmallVec<[Option<Tensor>; 4]>;
 
 /// `J v` for the result `out`.
 fn pushed(prim: &Prim, inputs: &[&Tensor], out: &Tensor, given: &Given) -> Result<Tensor> {
     let _name = modes::OpScope::none();
-    let wanted = |t: &Tensor| requires_grad(t);
-    let recording = modes::grad_enabled() && (inputs.iter().any(|t| wanted(t)) || given.iter().flatten().any(wanted));
+    let recording = records(inputs, given);
     let real = out.dtype().is_float() && inputs.iter().zip(given).all(|(t, v)| v.is_none() || t.dtype().is_float());
     let meta = || Meta::new(out.shape(), out.dtype());
     with_grad(recording, || match (prim, given.as_slice()) {
@@ -263,7 +320,11 @@ fn pushed(prim: &Prim, inputs: &[&Tensor], out: &Tensor, given: &Given) -> Resul
                 b.as_ref().map(|v| dispatch::apply1(prim.clone(), &[inputs[0], &cast_like(v, inputs[1])?], meta()));
             sum([left, right].into_iter().flatten(), out)
         }
-        _ => transposed(prim, inputs, out, given, recording),
+        _ => {
+            let node = step(prim, inputs, out, given)?;
+            let made = transposed(prim, &node, (inputs, std::slice::from_ref(out)), given, recording)?;
+            made.into_iter().next().flatten().map_or_else(|| out.zeros_like(), Ok)
+        }
     })
 }
 
@@ -310,6 +371,27 @@ fn step(prim: &Prim, inputs: &[&Tensor], out: &Tensor, given: &Given) -> Result<
     Ok(Node::new(Kind::Op(prim.clone()), edges, metas, Saved { inputs: kept, output, freed: false }))
 }
 
+/// [`step`] of a primitive with several results.
+fn multi_step(prim: &Prim, inputs: &[&Tensor], outs: &[Tensor], given: &Given) -> Result<Arc<Node>> {
+    let recording = modes::grad_enabled();
+    let edges: SmallVec<[Option<Edge>; 2]> = inputs.iter().map(|t| if recording { edge_of(t) } else { None }).collect();
+    let needs = |i: usize| given.get(i).is_some_and(Option::is_some) || edges.get(i).is_some_and(Option::is_some);
+    let input = |t: &Tensor| {
+        let t = if recording { t.clone() } else { cut(t)? };
+        let version = t.version();
+        Ok(SavedTensor::Input(t, version))
+    };
+    let result = |nr: usize| {
+        let storage: &Storage = outs[nr].storage();
+        let kept = Box::new((storage.clone(), outs[nr].0.auto.tangents()));
+        Ok(SavedTensor::Output(kept, storage.version(), nr as u32))
+    };
+    let saved = saved_of_multi(prim.schema(), inputs, needs, input, result, outs.len())?;
+    let metas = inputs.iter().map(|t| InputMeta::of(t)).collect();
+    let op = MultiOp { prim: prim.clone(), results: outs.iter().map(InputMeta::of).collect() };
+    Ok(Node::new(Kind::MultiOp(Box::new(op)), edges, metas, saved))
+}
+
 /// For ops whose Jacobian is diagonal: the rule, on each tangent.
 fn pointwise(prim: &Prim, inputs: &[&Tensor], out: &Tensor, given: &Given) -> Result<Tensor> {
     let node = step(prim, inputs, out, given)?;
@@ -328,18 +410,28 @@ fn pointwise(prim: &Prim, inputs: &[&Tensor], out: &Tensor, given: &Given) -> Re
     sum(given.iter().enumerate().filter_map(term), out)
 }
 
-/// For every op: the rule is linear in the gradient `u` that it is given, and the tape transposes it.
-fn transposed(prim: &Prim, inputs: &[&Tensor], out: &Tensor, given: &Given, recording: bool) -> Result<Tensor> {
-    let node = step(prim, inputs, out, given)?;
+/// For every op: the rule is linear in the gradients `u` of the results, and the tape transposes it. A result that has no
+/// gradient has no tangent.
+fn transposed(
+    prim: &Prim,
+    node: &Arc<Node>,
+    (inputs, outs): (&[&Tensor], &[Tensor]),
+    given: &Given,
+    recording: bool,
+) -> Result<SmallVec<[Option<Tensor>; 2]>> {
     let wanted: SmallVec<[bool; 4]> = given.iter().map(Option::is_some).collect();
-    let u = Tensor::full_of(out.shape(), Scalar::ZERO, out.dtype(), out.device())?.requires_grad_(true)?;
-    super::transform_leaf::retire(std::slice::from_ref(&u));
+    let unknown = |out: &Tensor| match out.dtype().is_differentiable() {
+        true => Tensor::full_of(out.shape(), Scalar::ZERO, out.dtype(), out.device())?.requires_grad_(true).map(Some),
+        false => Ok(None),
+    };
+    let grads = outs.iter().map(unknown).collect::<Result<SmallVec<[Option<Tensor>; 2]>>>()?;
+    let u: SmallVec<[Tensor; 2]> = grads.iter().flatten().cloned().collect();
+    super::transform_leaf::retire(&u);
     // Nothing that was recorded before `u` was made can lead to it.
     let since = Node::next_number();
-    let grads = [Some(u.clone())];
     let made = modes::unpacked(|| {
         with_grad(true, || {
-            let made = prim.gradient(&Ctx::new(&node, &grads, Some(&wanted)))?;
+            let made = prim.gradient(&Ctx::new(node, &grads, Some(&wanted)))?;
             made.into_iter()
                 .zip(&node.metas)
                 .map(|(g, m)| g.map(|g| super::unbroadcast::unbroadcast(g, m, None)).transpose())
@@ -356,12 +448,17 @@ fn transposed(prim: &Prim, inputs: &[&Tensor], out: &Tensor, given: &Given, reco
             }
         }
     }
-    if roots.is_empty() {
-        return out.zeros_like();
+    let mut found = Vec::new();
+    if !roots.is_empty() {
+        let keep = BackwardOptions { graph: recording, create_graph: recording };
+        found = backward::grad_since(since, &roots, &u, &weights, keep)?;
     }
-    let keep = BackwardOptions { graph: recording, create_graph: recording };
-    let found = backward::grad_since(since, &roots, std::slice::from_ref(&u), &weights, keep)?;
-    found.into_iter().next().flatten().map_or_else(|| out.zeros_like(), Ok)
+    let mut found = found.into_iter();
+    let tangent = |(out, u): (&Tensor, &Option<Tensor>)| match u {
+        Some(_) => found.next().flatten().map_or_else(|| out.zeros_like(), Ok).map(Some),
+        None => Ok(None),
+    };
+    outs.iter().zip(&grads).map(tangent).collect()
 }
 
 // ---- views and writes --------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ pub(super) fn taken(edge: &Edge, own: DType) -> Option<DType> {
     match &edge.node.kind {
         Kind::Accumulate(leaf) => leaf.0.auto.heir().as_ref().unwrap_or(leaf).0.auto.grad_dtype().unwrap_or(Some(own)),
         Kind::Custom(custom) => custom.declared(edge.nr).unwrap_or(Some(own)),
-        Kind::Op(_) | Kind::Write(..) | Kind::SplitInfo(_) => Some(own),
+        Kind::Op(_) | Kind::MultiOp(_) | Kind::Write(..) | Kind::SplitInfo(_) => Some(own),
     }
 }
 

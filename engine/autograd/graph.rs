@@ -33,6 +33,7 @@ impl GraphNode {
     pub fn results(&self) -> usize {
         match &self.0.kind {
             Kind::Op(_) | Kind::Write(..) | Kind::Accumulate(_) => 1,
+            Kind::MultiOp(op) => op.results.len(),
             Kind::SplitInfo(pieces) => pieces.sizes.len(),
             Kind::Custom(custom) => custom.results(),
         }
@@ -52,7 +53,7 @@ impl GraphNode {
     pub fn leaf(&self) -> Option<Tensor> {
         match &self.0.kind {
             Kind::Accumulate(leaf) => Some(leaf.0.auto.heir().unwrap_or_else(|| leaf.clone())),
-            Kind::Op(_) | Kind::Write(..) | Kind::SplitInfo(_) | Kind::Custom(_) => None,
+            Kind::Op(_) | Kind::MultiOp(_) | Kind::Write(..) | Kind::SplitInfo(_) | Kind::Custom(_) => None,
         }
     }
 

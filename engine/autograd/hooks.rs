@@ -263,7 +263,7 @@ impl Node {
     pub(crate) fn with_extra<T>(&self, f: impl FnOnce(&Extra) -> T) -> T {
         match &self.kind {
             Kind::Accumulate(leaf) => f(&leaf.0.auto.leaf_extra()),
-            Kind::Op(_) | Kind::Write(..) | Kind::SplitInfo(_) | Kind::Custom(_) => f(&self.extra),
+            Kind::Op(_) | Kind::MultiOp(_) | Kind::Write(..) | Kind::SplitInfo(_) | Kind::Custom(_) => f(&self.extra),
         }
     }
 

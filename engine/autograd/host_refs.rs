@@ -97,7 +97,7 @@ impl Walk {
         match &node.kind {
             Kind::Accumulate(leaf) => self.tensor(leaf),
             Kind::Custom(custom) if Arc::strong_count(custom) == 1 => visit(Holder::Custom(custom)),
-            Kind::Custom(_) | Kind::Op(_) | Kind::Write(..) | Kind::SplitInfo(_) => {}
+            Kind::Custom(_) | Kind::Op(_) | Kind::MultiOp(_) | Kind::Write(..) | Kind::SplitInfo(_) => {}
         }
         let Some(saved) = node.saved.try_lock() else { return };
         for kept in saved.inputs.iter().chain([&saved.output]).flatten() {

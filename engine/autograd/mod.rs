@@ -1,7 +1,7 @@
 //! The dynamic tape: what was computed from what, and the gradients that follow.
 //!
 //! `node` is the graph, `autograd_meta` a tensor's place on it, `record` writes it while ops run, `backward` runs
-//! it, `hooks` watch, `copy_slices` has the gradients of writes, `custom` adds functions with gradients of their own, `graph` shows it as
+//! it, `hooks` watch, `copy_slices` has the gradients of writes, `multi_output` has primitives with several results, `custom` adds functions with gradients of their own, `graph` shows it as
 //! `compat` says, `host_refs` tells garbage collectors what its hooks hold, `forward` carries
 //! tangents along, at the dual levels of `dual_level`, `transform_leaf` finds the leaf that a history leads to.
 //! Rules stand in the op table and are written in tensor ops, so with `create_graph` the backward pass is itself recorded. No backward pass and no
@@ -22,6 +22,7 @@ mod graph;
 mod hooks;
 mod host_refs;
 mod modes;
+mod multi_output;
 mod node;
 mod record;
 mod transform_leaf;
@@ -54,6 +55,7 @@ pub use modes::{
 pub(crate) use modes::{
     called, op_name, piecewise_linear, with_grad, with_grad_layout, GradLayoutGuard, GradLayoutRule,
 };
+pub(crate) use multi_output::record_multi;
 pub(crate) use node::{Ctx, Edge, Grads, InputMeta, Kind, Node, SavedTensor, SplitInfo};
 pub(crate) use record::{
     apart, as_input, before, check_followed, check_in_place, edge_of, has_seen, is_recorded, record, record_fill,

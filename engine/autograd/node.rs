@@ -8,6 +8,7 @@ use super::custom::Custom;
 use super::forward::{self, Tangent};
 use super::hooks::Extra;
 use super::modes::{self, with_grad, GradLayoutRule, SavedTensorHooks, Unpack};
+use super::multi_output::MultiOp;
 use crate::dispatch::{Prim, Storage};
 use crate::shape::{Axes, Layout, Shape};
 use crate::tensor::signed;
@@ -32,8 +33,10 @@ pub(crate) struct Edge {
 
 /// What a node does with a gradient.
 pub(crate) enum Kind {
-    /// The rule of a primitive.
+    /// The rule of a primitive of one result.
     Op(Prim),
+    /// The rule of a primitive of several results, with what is known of each. Seldom, so in memory of its own.
+    MultiOp(Box<MultiOp>),
     /// Adds it to a leaf.
     Accumulate(Tensor),
     /// A write of input 1 over what these view ops show of input 0, with the layout of that where there are any.
@@ -105,6 +108,11 @@ impl InputMeta {
             rule => GradLayout::of(t, rule).map(Box::new),
         };
         InputMeta { shape, dtype, device, layout }
+    }
+
+    /// Of a result that no tensor has yet.
+    pub(crate) fn of_result(made: &Storage) -> InputMeta {
+        InputMeta { shape: made.layout().shape.clone(), dtype: made.dtype(), device: made.device(), layout: None }
     }
 
     /// Of an input of an op on images: its gradient gets its format.
@@ -286,7 +294,9 @@ impl Node {
         let (called, seq) = match kind {
             // Leaves take their gradients as soon as these are complete.
             Kind::Accumulate(_) => (None, u64::MAX),
-            Kind::Op(_) | Kind::Write(..) | Kind::SplitInfo(_) | Kind::Custom(_) => modes::numbered(),
+            Kind::Op(_) | Kind::MultiOp(_) | Kind::Write(..) | Kind::SplitInfo(_) | Kind::Custom(_) => {
+                modes::numbered()
+            }
         };
         let extra = Extra::default();
         if modes::anomaly().0 && seq != u64::MAX {
@@ -304,6 +314,7 @@ impl Node {
     pub(crate) fn op(&self) -> &'static str {
         match &self.kind {
             Kind::Op(prim) => self.called.map_or(prim.name(), |called| called.name),
+            Kind::MultiOp(op) => self.called.map_or(op.prim.name(), |called| called.name),
             Kind::Accumulate(_) => "accumulate_grad",
             // A write over a whole tensor that has no history of its own: `uniform_`.
             Kind::Write(ops, _) if ops.is_empty() => self.called.map_or("copy_slices", |called| called.name),
@@ -319,7 +330,7 @@ impl Node {
         match &self.kind {
             Kind::Op(Prim::Pool(_)) => true,
             Kind::Op(_) => self.called.is_some_and(|called| called.given & modes::piecewise_linear(true) != 0),
-            Kind::Accumulate(_) | Kind::Write(..) | Kind::SplitInfo(_) | Kind::Custom(_) => false,
+            Kind::Accumulate(_) | Kind::MultiOp(_) | Kind::Write(..) | Kind::SplitInfo(_) | Kind::Custom(_) => false,
         }
     }
 
@@ -341,7 +352,7 @@ impl Node {
     }
 
     /// What stands for it. Unpacking may run hooks that come back to this node: not under the lock.
-    fn kept(&self, i: usize) -> Result<Option<SavedTensor>> {
+    pub(super) fn kept(&self, i: usize) -> Result<Option<SavedTensor>> {
         let saved = self.saved.lock();
         match saved.inputs.get(i).cloned().flatten() {
             None if saved.freed => Err(self.freed()),
@@ -351,7 +362,9 @@ impl Node {
 
     /// Refuses input `i`, a result of another node, that was cut off from the tape after it was saved: its history is missing.
     fn check_attached(&self, i: usize, kept: &SavedTensor) -> Result<()> {
-        let (Kind::Op(_), SavedTensor::Input(t, _), Some(Some(edge))) = (&self.kind, kept, self.edges.get(i)) else {
+        let (Kind::Op(_) | Kind::MultiOp(_), SavedTensor::Input(t, _), Some(Some(edge))) =
+            (&self.kind, kept, self.edges.get(i))
+        else {
             return Ok(());
         };
         match !matches!(edge.node.kind, Kind::Accumulate(_)) && t.0.auto.is_leaf() {
@@ -485,7 +498,7 @@ impl<'a> Ctx<'a> {
         self.node.check_attached(i, &kept).map(|()| found)
     }
 
-    fn unpack(&self, at: usize, kept: &SavedTensor) -> Result<Tensor> {
+    pub(super) fn unpack(&self, at: usize, kept: &SavedTensor) -> Result<Tensor> {
         if !matches!(kept, SavedTensor::Packed(_)) {
             return kept.get(self.node);
         }
@@ -516,7 +529,7 @@ impl<'a> Ctx<'a> {
         }
     }
 
-    fn missing(&self) -> Box<Error> {
+    pub(super) fn missing(&self) -> Box<Error> {
         Error::runtime(self.node.op(), "the gradient rule asked for a tensor that was not saved")
     }
 

@@ -21,7 +21,7 @@ pub use batch_dim::{fresh, hide, parts, show, spread};
 pub(crate) use level::depth;
 pub use level::{active, depth_of, enter, exit, fallbacks, is_active, resume, suspend, Level, Randomness};
 
-use crate::dispatch::{self, Meta, Prim};
+use crate::dispatch::{self, Meta, Metas, Prim};
 use crate::ops::view::ViewOp;
 use crate::shape::{Layout, Shape};
 use crate::{Device, Error, Result, Tensor};
@@ -130,6 +130,23 @@ pub(crate) fn apply(prim: Prim, inputs: &[&Tensor], meta: Meta) -> Result<Tensor
     let out = rules::run(prim, &inputs, size, Meta { shape, dtype: meta.dtype })?;
     debug_assert_eq!(&out.shape()[1..], meta.shape.as_slice(), "{name}");
     Ok(Batch::wrap(id, out))
+}
+
+/// [`apply`] of a primitive with several results.
+pub(crate) fn apply_multi(prim: Prim, inputs: &[&Tensor], metas: &[Meta]) -> Result<Vec<Tensor>> {
+    let name = prim.name();
+    let Some(id) = top(inputs.iter().copied()) else { return dispatch::apply_multi(prim, inputs, metas) };
+    let Level { size, .. } = level::find(name, id)?;
+    let spread = inputs.iter().map(|t| spread_at(t, id, size)).collect::<Result<Vec<_>>>()?;
+    let inputs: Vec<Input<'_>> =
+        inputs.iter().zip(&spread).map(|(t, wide)| peel(wide.as_ref().unwrap_or(t), id)).collect();
+    let wide = |meta: &Meta| {
+        let mut shape = Shape::from_slice(&[size]);
+        shape.extend_from_slice(&meta.shape);
+        Meta { shape, dtype: meta.dtype }
+    };
+    let made = rules::run_multi(prim, &inputs, size, &metas.iter().map(wide).collect::<Metas>())?;
+    Ok(made.into_iter().map(|value| Batch::wrap(id, value)).collect())
 }
 
 /// A view of a batched tensor, whose layout has been worked out: the same view of each sample.

@@ -9,7 +9,7 @@
 
 use super::batch_dim::{aligned, batched};
 use super::{contract, conv_pool_rules, index, level, Input};
-use crate::dispatch::{apply1, Meta, Prim};
+use crate::dispatch::{apply1, apply_multi, Meta, Prim};
 use crate::ops::nn::NnOp;
 use crate::ops::norm::NormOp;
 use crate::ops::quantized::QuantizedOp;
@@ -58,6 +58,7 @@ pub(super) fn run(prim: Prim, x: &[Input<'_>], size: usize, out: Meta) -> Result
         Prim::Index(op) => index::run(op, x, size, out),
         Prim::Contract(op) => contract::run(op, x, size, out),
         Prim::Linalg(_) => leading(prim, x, size, out),
+        Prim::Decomposition(_) => Err(Error::runtime(prim.name(), "has several results")),
         Prim::Fft(op) => same(Prim::Fft(op.moved(|axis| axis + 1)), x, out),
         Prim::Conv(op) => conv_pool_rules::conv(op, x, size, out),
         Prim::Pool(op) => conv_pool_rules::pool(op, x, size, out),
@@ -83,6 +84,18 @@ pub(super) fn run(prim: Prim, x: &[Input<'_>], size: usize, out: Meta) -> Result
             op.name(),
             "tensors inside of vmap cannot be sent to other processes; send the whole batch",
         )),
+    }
+}
+
+/// The results of a primitive that has several, for every sample; each of `out` has the batch, of `size`, in front.
+pub(super) fn run_multi(prim: Prim, x: &[Input<'_>], size: usize, out: &[Meta]) -> Result<Vec<Tensor>> {
+    match prim {
+        // Matrices take leading dimensions as they come.
+        Prim::Decomposition(_) => {
+            let x: Vec<Tensor> = x.iter().map(|x| batched(x, size)).collect::<Result<_>>()?;
+            apply_multi(prim, &x.iter().collect::<Vec<_>>(), out)
+        }
+        prim => Err(Error::runtime(prim.name(), "vmap: has one result")),
     }
 }
 

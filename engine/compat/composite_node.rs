@@ -148,6 +148,7 @@ impl Region {
         let mut next = match (&node.0.kind, node.whole()) {
             (Kind::Op(_), whole) if self.nodes.len() > 1 || whole.is_none() => self.next(),
             (Kind::SplitInfo(_), _) if self.nodes.len() > 1 => self.next(),
+            (Kind::MultiOp(_), _) => self.next(),
             (Kind::Op(_), _) => node.next_of_one(),
             _ => node.0.edges.to_vec(),
         };
@@ -241,6 +242,10 @@ impl GraphNode {
 impl Node {
     /// Which of its call's results it is of.
     pub(crate) fn place(&self) -> u32 {
+        // A result of several has its number on the tape.
+        if matches!(self.kind, Kind::MultiOp(_)) {
+            return 0;
+        }
         // PyTorch's singular values are those of a whole decomposition.
         if matches!(self.op(), "linalg_svdvals") && self.told.get().is_some() {
             return 1;

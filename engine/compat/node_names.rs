@@ -75,7 +75,7 @@ impl Node {
             Kind::Accumulate(_) => Cow::Borrowed("AccumulateGrad"),
             Kind::Write(ops, _) if !ops.is_empty() || self.called.is_none() => Cow::Borrowed("CopySlices"),
             Kind::Custom(custom) => Cow::Borrowed(custom.name),
-            Kind::Op(_) | Kind::Write(..) | Kind::SplitInfo(_) => {
+            Kind::Op(_) | Kind::MultiOp(_) | Kind::Write(..) | Kind::SplitInfo(_) => {
                 let (op, given) = self.called.map_or((self.op(), 0), |called| (called.name, called.given));
                 match op {
                     "copy_" => return Cow::Borrowed("CopyBackwards"),

@@ -1,10 +1,9 @@
-//! Decompositions of matrices, matrix by matrix; each gives its parts one behind the other, in one row per matrix, and those
-//! that are matrices column by column.
+//! What is made of decompositions of matrices, matrix by matrix: values alone, inverses, solutions, exponentials.
 //!
 //! Depends on `blas`, and on `simd` for threads: a batch is split over the pool. Inputs are copied first, as LAPACK works in
 //! place.
 
-use super::blas::{gemm_here, Decompose, Eigen, Gemm, Matrix, Packed, Product};
+use super::blas::{gemm_here, Decompose, Gemm, Matrix, Packed, Product};
 use super::simd::threads;
 use super::CpuArray;
 use crate::dtype::Element;
@@ -12,13 +11,12 @@ use crate::fallible::{scratch, scratch_from, scratch_of, scratch_room};
 use crate::shape::Layout;
 use crate::{Error, Result};
 use lucid_ir::Meta;
-use num_complex::Complex;
 use num_traits::{Float, NumCast, Zero};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Rows and columns of the matrices.
-fn sizes(op: &'static str, a: &CpuArray) -> Result<(usize, usize)> {
+pub(super) fn sizes(op: &'static str, a: &CpuArray) -> Result<(usize, usize)> {
     let (m, n) = match a.shape() {
         [.., m, n] => (*m, *n),
         _ => (0, 0),
@@ -68,41 +66,14 @@ fn per_matrix<T: Decompose, O: Element + Zero>(
     Ok(y)
 }
 
-/// `L` with zeros above its diagonal, and LAPACK's word on it: 0, or the order of the minor that is not positive.
-pub fn cholesky<T: Decompose>(a: &CpuArray, out: &Meta) -> Result<CpuArray> {
-    let (n, _) = sizes("linalg.cholesky", a)?;
-    per_matrix::<T, T>("linalg.cholesky", a, out, n * n + 1, |n, _, a, out| {
-        let mut rows = scratch_of(a);
-        let info = T::cholesky(n, &mut rows);
-        (0..n * n).for_each(|i| out[i] = if i / n <= i % n { rows[i % n * n + i / n] } else { T::zero() });
-        // OpenBLAS takes NaN for positive; LAPACK names the first one.
-        let nan = || (0..n).find(|&i| is_nan(out[i * n + i])).map_or(0, |i| i as c_int + 1);
-        out[n * n] = number(if info == 0 { nan() } else { info });
-        0
-    })
-}
-
-/// `Q`, then `R`.
-pub fn qr<T: Decompose>(a: &CpuArray, out: &Meta) -> Result<CpuArray> {
-    let (m, n) = sizes("linalg.qr", a)?;
-    let k = m.min(n);
-    per_matrix::<T, T>("linalg.qr", a, out, m * k + k * n, |m, n, a, out| {
-        let mut columns = transposed(m, n, a);
-        let (q, r) = out.split_at_mut(m * k);
-        let info = T::qr(m, n, &mut columns, r);
-        q.copy_from_slice(&columns[..m * k]);
-        info
-    })
-}
-
 /// Is the number, or a part of it, NaN?
-fn is_nan<T: PartialEq + Copy>(x: T) -> bool {
+pub(super) fn is_nan<T: PartialEq + Copy>(x: T) -> bool {
     let same = x;
     x != same
 }
 
 /// The columns of `m` rows of `n`.
-fn transposed<T: Copy>(m: usize, n: usize, a: &[T]) -> Vec<T> {
+pub(super) fn transposed<T: Copy>(m: usize, n: usize, a: &[T]) -> Vec<T> {
     scratch_from((0..m * n).map(|i| a[i % m * n + i / m]))
 }
 
@@ -122,7 +93,7 @@ pub fn by_columns<T: Element>(out: &Meta, fill: impl FnOnce(&mut [T]) -> Result<
 }
 
 /// A real number, or what stands for it among complex ones.
-fn number<T: Decompose>(x: impl num_traits::ToPrimitive) -> T {
+pub(super) fn number<T: Decompose>(x: impl num_traits::ToPrimitive) -> T {
     <T as NumCast>::from(x).unwrap_or(T::zero())
 }
 
@@ -137,42 +108,7 @@ pub fn eigenvalues<T: Decompose>(a: &CpuArray, out: &Meta) -> Result<CpuArray> {
     })
 }
 
-/// The same, then the eigenvectors as columns.
-pub fn eigh<T: Decompose>(a: &CpuArray, out: &Meta) -> Result<CpuArray> {
-    let (n, _) = sizes("linalg.eigh", a)?;
-    per_matrix::<T, T>("linalg.eigh", a, out, n + n * n, |n, _, a, out| {
-        if lower_half(n, a).any(|x| !x.is_finite()) {
-            return 1;
-        }
-        let (mut rows, mut values) = (scratch_of(a), scratch(T::Real::zero(), n));
-        let info = T::eigh(n, true, &mut rows, &mut values);
-        out.iter_mut().zip(values).for_each(|(o, v)| *o = number(v));
-        out[n..].iter_mut().zip(rows).for_each(|(o, v)| *o = v.conj());
-        info
-    })
-}
-
-/// Eigenvalues of any matrices, then, if asked, the eigenvectors as columns.
-pub fn eig<T: Eigen>(a: &CpuArray, vectors: bool, out: &Meta) -> Result<CpuArray>
-where
-    Complex<T::Real>: Element,
-{
-    let (n, _) = sizes("linalg.eig", a)?;
-    let each = if vectors { n + n * n } else { n };
-    per_matrix::<T, Complex<T::Real>>("linalg.eig", a, out, each, |n, _, a, out| {
-        if a.iter().any(|x| !x.is_finite()) {
-            return 1;
-        }
-        let mut columns = transposed(n, n, a);
-        let (values, rest) = out.split_at_mut(n);
-        if !vectors {
-            return T::eig(n, &mut columns, values, None);
-        }
-        T::eig(n, &mut columns, values, Some(rest))
-    })
-}
-
-fn lower_half<T: Decompose>(n: usize, a: &[T]) -> impl Iterator<Item = T> + '_ {
+pub(super) fn lower_half<T: Decompose>(n: usize, a: &[T]) -> impl Iterator<Item = T> + '_ {
     a.iter().enumerate().filter(move |(i, _)| i % n <= i / n).map(|(_, &x)| x)
 }
 
@@ -189,25 +125,6 @@ pub fn singular_values<T: Decompose>(a: &CpuArray, out: &Meta) -> Result<CpuArra
             return 0;
         }
         T::svd(b'N', m, n, &mut scratch_of(a), out, &mut [], &mut [])
-    })
-}
-
-/// `U`, the singular values and `Vᴴ`, with `full` all columns of U and V.
-pub fn svd<T: Decompose>(a: &CpuArray, full: bool, out: &Meta) -> Result<CpuArray> {
-    let (m, n) = sizes("linalg.svd", a)?;
-    let k = m.min(n);
-    let (job, ku, kv) = if full { (b'A', m, n) } else { (b'S', k, k) };
-    per_matrix::<T, T>("linalg.svd", a, out, m * ku + k + kv * n, |m, n, a, out| {
-        if a.iter().any(|x| !x.is_finite()) {
-            return 1;
-        }
-        let (u, rest) = out.split_at_mut(m * ku);
-        let (s, vt) = rest.split_at_mut(k);
-        let mut values = scratch(T::Real::zero(), k);
-        // The columns are the rows of the transpose, `conj(V) S Uᵀ`; its factors by rows are those of the matrix by columns.
-        let info = T::svd(job, n, m, &mut transposed(m, n, a), &mut values, vt, u);
-        s.iter_mut().zip(values).for_each(|(s, v)| *s = number(v));
-        info
     })
 }
 
@@ -244,49 +161,6 @@ pub fn pseudo_inverse<T: Decompose + Gemm>(
         let transposed = |data, ld| Matrix { data, ld, trans: true };
         gemm_here(&Product::of([n, m, k], transposed(&vt, n), transposed(&u, k)), out);
         info
-    })
-}
-
-/// `L` below and `U` from the diagonal on, in one matrix; the rows exchanged, from 1 on; the first pivot that is zero, or 0.
-pub fn lu<T: Decompose>(a: &CpuArray, out: &Meta) -> Result<CpuArray> {
-    let (m, n) = sizes("linalg.lu", a)?;
-    let k = m.min(n);
-    per_matrix::<T, T>("linalg.lu", a, out, m * n + k + 1, |m, n, a, out| {
-        let (columns, rest) = out.split_at_mut(m * n);
-        let mut pivots = scratch(0, k);
-        transpose(m, n, a, columns);
-        let info = T::lu_columns(m, n, columns, &mut pivots);
-        for (o, p) in rest.iter_mut().zip(pivots.iter().chain([&info])) {
-            *o = number(*p);
-        }
-        0
-    })
-}
-
-/// `R` and the vectors of the reflections in one matrix, then their factors.
-pub fn reflectors<T: Decompose + Packed>(a: &CpuArray, out: &Meta) -> Result<CpuArray> {
-    let (m, n) = sizes("geqrf", a)?;
-    let k = m.min(n);
-    per_matrix::<T, T>("geqrf", a, out, m * n + k, |m, n, a, out| {
-        let (columns, tau) = out.split_at_mut(m * n);
-        transpose(m, n, a, columns);
-        T::reflections(m, n, columns, tau)
-    })
-}
-
-/// `L` and `D` in the lower half of one matrix; pivots; the first block of `D` that is zero, or 0.
-pub fn ldl<T: Decompose + Packed>(a: &CpuArray, hermitian: bool, out: &Meta) -> Result<CpuArray> {
-    let (n, _) = sizes("linalg.ldl_factor", a)?;
-    per_matrix::<T, T>("linalg.ldl_factor", a, out, n * n + n + 1, |n, _, a, out| {
-        let (columns, rest) = out.split_at_mut(n * n);
-        let mut pivots = scratch(0, n);
-        transpose(n, n, a, columns);
-        let info = T::ldl(n, hermitian, columns, &mut pivots);
-        (0..n * n).filter(|i| i % n < i / n).for_each(|i| columns[i] = T::zero());
-        for (o, p) in rest.iter_mut().zip(pivots.iter().chain([&info])) {
-            *o = number(*p);
-        }
-        0
     })
 }
 

@@ -17,6 +17,7 @@ mod complex;
 mod conv;
 pub mod copy;
 mod create;
+mod decomposition;
 mod element_fn;
 mod elementwise;
 mod embedding;
@@ -54,13 +55,14 @@ use crate::fallible::kernel;
 use crate::shape::{Axes, Layout, Shape, Strides};
 pub use blas::prepare as prepare_blas;
 pub use elementwise::few;
-use lucid_ir::backend::{Array, Backend, Exposed, MemoryStats};
+use lucid_ir::backend::{Array, Backend, Exposed, MemoryStats, Results};
 use lucid_ir::fused::{ElementOp, FusedKernel};
 use lucid_ir::ops::binary::BinaryOp;
 use lucid_ir::ops::compare::CompareOp;
 use lucid_ir::ops::contract::ContractOp;
 use lucid_ir::ops::conv::ConvOp;
 use lucid_ir::ops::create::CreateOp;
+use lucid_ir::ops::decomposition::DecompositionOp;
 use lucid_ir::ops::fft::FftOp;
 use lucid_ir::ops::index::IndexOp;
 use lucid_ir::ops::linalg::LinalgOp;
@@ -431,6 +433,10 @@ impl Backend for CpuBackend {
 
     fn linalg(op: &LinalgOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
         kernel(|| linalg::linalg(op, inputs, out))
+    }
+
+    fn decomposition(op: &DecompositionOp, inputs: &[&CpuArray], out: &[Meta]) -> Result<Results<CpuArray>> {
+        kernel(|| decomposition::decomposition(op, inputs, out))
     }
 
     fn fft(op: &FftOp, x: &CpuArray, out: &Meta) -> Result<CpuArray> {

@@ -1,4 +1,4 @@
-//! Determinants, inverses and linear systems, matrix by matrix.
+//! Inverses and linear systems, matrix by matrix.
 //!
 //! Depends on `blas`. Inputs are copied first, as LAPACK works in place; what is a matrix is given column by column.
 
@@ -11,7 +11,6 @@ use lucid_ir::backend::Array;
 use lucid_ir::ops::linalg::LinalgOp;
 use lucid_ir::Meta;
 use num_complex::{Complex32, Complex64};
-use num_traits::{Float, NumCast, Zero};
 use std::ffi::c_int;
 
 /// Calls a kernel for the dtype of what it reads.
@@ -27,23 +26,18 @@ macro_rules! factored {
     };
 }
 
+pub(super) use factored;
+
 /// Runs a primitive of the family.
 ///
 /// # Errors
 /// For matrices that cannot be factored, and dtypes that LAPACK has not.
 pub fn linalg(op: &LinalgOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
     match (op, inputs) {
-        (LinalgOp::DeterminantParts, [a]) => factored!(op, a, determinant(a, out)),
         (LinalgOp::Inverse, [a]) => factored!(op, a, inverse(a, out)),
         (LinalgOp::SolveMatrices, [a, b]) => factored!(op, a, solve(a, b, out)),
-        (LinalgOp::CholeskyParts, [a]) => factored!(op, a, factor::cholesky(a, out)),
-        (LinalgOp::QrParts, [a]) => factored!(op, a, factor::qr(a, out)),
-        (LinalgOp::EighParts, [a]) => factored!(op, a, factor::eigh(a, out)),
         (LinalgOp::Eigenvalues, [a]) => factored!(op, a, factor::eigenvalues(a, out)),
-        (LinalgOp::EigParts { vectors }, [a]) => factored!(op, a, factor::eig(a, *vectors, out)),
-        (LinalgOp::SvdParts { full }, [a]) => factored!(op, a, factor::svd(a, *full, out)),
         (LinalgOp::SingularValues, [a]) => factored!(op, a, factor::singular_values(a, out)),
-        (LinalgOp::LuParts, [a]) => factored!(op, a, factor::lu(a, out)),
         (LinalgOp::Exponential, [a]) => factored!(op, a, factor::exponential(a, out)),
         (LinalgOp::SolveTriangular { upper, unit }, [a, b]) => {
             factored!(op, a, factor::triangular(a, b, *upper, *unit, out))
@@ -51,8 +45,6 @@ pub fn linalg(op: &LinalgOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArra
         (LinalgOp::PseudoInverse { atol, rtol, hermitian }, [a]) => {
             factored!(op, a, factor::pseudo_inverse(a, *atol, *rtol, *hermitian, out))
         }
-        (LinalgOp::ReflectorParts, [a]) => factored!(op, a, factor::reflectors(a, out)),
-        (LinalgOp::LdlParts { hermitian }, [a]) => factored!(op, a, factor::ldl(a, *hermitian, out)),
         (LinalgOp::LdlSolve { hermitian }, [a, pivots, b]) => {
             factored!(op, a, factor::ldl_solve(a, pivots, b, *hermitian, out))
         }
@@ -73,49 +65,12 @@ fn permutations(pivots: &CpuArray, n: usize, out: &Meta) -> Result<CpuArray> {
 }
 
 /// Side of the square matrices, and how many there are.
-fn sizes(op: &'static str, a: &CpuArray) -> Result<(usize, usize)> {
+pub(super) fn sizes(op: &'static str, a: &CpuArray) -> Result<(usize, usize)> {
     let (n, lead) = (a.shape()[a.shape().len() - 1], &a.shape()[..a.shape().len() - 2]);
     if n >= c_int::MAX as usize {
         return Err(Error::runtime(op, format!("a matrix of {n} rows is too large for LAPACK")));
     }
     Ok((n, lead.iter().product()))
-}
-
-fn determinant<T: Lapack>(a: &CpuArray, out: &Meta) -> Result<CpuArray> {
-    let (n, _) = sizes("det", a)?;
-    let a = a.contiguous()?;
-    let guard = a.read::<T>();
-    let data = a.slice(&guard);
-    let (mut work, mut pivots) = (scratch(T::zero(), n * n), scratch(0, n));
-    CpuArray::build(&out.shape, |out: &mut [T]| {
-        for (i, parts) in out.chunks_mut(3).enumerate() {
-            work.copy_from_slice(&data[i * n * n..(i + 1) * n * n]);
-            if n > 0 {
-                T::lu(n, &mut work, &mut pivots);
-            }
-            let (mut sign, mut log, mut det) = (T::one(), T::Real::zero(), T::one());
-            let number = |x: T::Real| <T as NumCast>::from(x).unwrap_or(T::zero());
-            for (j, &pivot) in pivots.iter().enumerate() {
-                let u = work[j * n + j];
-                let flipped = pivot as usize != j + 1;
-                let one = if u.is_nan() {
-                    u
-                } else if u == T::zero() {
-                    T::zero()
-                } else if u.im() == T::Real::zero() {
-                    number(u.re().signum())
-                } else {
-                    u / number(u.abs())
-                };
-                sign *= if flipped { -one } else { one };
-                log = log + Float::ln(u.abs());
-                det *= if flipped { -u } else { u };
-            }
-            // The sign of a singular matrix is 0, not -0.
-            (parts[0], parts[1], parts[2]) = (sign + T::zero(), number(log), det + T::zero());
-        }
-        Ok(())
-    })
 }
 
 fn inverse<T: Lapack>(a: &CpuArray, out: &Meta) -> Result<CpuArray> {

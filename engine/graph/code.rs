@@ -58,6 +58,9 @@ impl Codec for Step {
                 };
                 Arg::tag("op", [prim.encode(), inputs.encode(), out.encode(), meta.encode(), key.encode()])
             }
+            Step::MultiOp { prim, inputs, outs, metas } => {
+                Arg::tag("multi_op", [prim.encode(), inputs.encode(), outs.encode(), Arg::of(metas)])
+            }
             Step::View { op, of, out, layout } => {
                 Arg::tag("view", [op.encode(), of.encode(), out.encode(), layout.encode()])
             }
@@ -77,6 +80,12 @@ impl Codec for Step {
                 out: Codec::decode(out)?,
                 meta: Codec::decode(meta)?,
                 key: Codec::decode(key)?,
+            },
+            ("multi_op", [prim, inputs, outs, metas]) => Step::MultiOp {
+                prim: Codec::decode(prim)?,
+                inputs: Codec::decode(inputs)?,
+                outs: Codec::decode(outs)?,
+                metas: metas.all()?.into(),
             },
             ("view", [op, of, out, layout]) => Step::View {
                 op: Codec::decode(op)?,

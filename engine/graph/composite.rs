@@ -85,7 +85,8 @@ impl Composite {
             let pure = match &graph.steps[start + at] {
                 Step::Op { key, .. } => key.is_none(),
                 Step::View { .. } => true,
-                Step::Assign { .. }
+                Step::MultiOp { .. }
+                | Step::Assign { .. }
                 | Step::IndexInto { .. }
                 | Step::Draw { .. }
                 | Step::Eval { .. }

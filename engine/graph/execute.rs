@@ -66,7 +66,10 @@ impl Program {
             match item {
                 Item::Step(step) => {
                     let step = &graph.steps[*step];
-                    step.uses().into_iter().chain(step.out()).for_each(|v| last[v as usize] = Some(at));
+                    step.uses()
+                        .into_iter()
+                        .chain(step.outs().iter().copied())
+                        .for_each(|v| last[v as usize] = Some(at));
                 }
                 Item::Fused(fused) => {
                     let values = fused.inputs.iter().chain(&fused.outputs).chain(&fused.inner);
@@ -75,7 +78,7 @@ impl Program {
                 // Its steps may have to run after all.
                 Item::Pass(pass) => {
                     let used = pass.steps.iter().flat_map(|&at| graph.steps[at].uses());
-                    let made = pass.steps.iter().filter_map(|&at| graph.steps[at].out());
+                    let made = pass.steps.iter().flat_map(|&at| graph.steps[at].outs()).copied();
                     let values = used.chain(made).chain(pass.composite.inputs.iter().copied());
                     values.for_each(|v| last[v as usize] = Some(at));
                 }
@@ -246,6 +249,16 @@ impl Execution {
                 let device = device.unwrap_or(program.graph.info(*out)?.device);
                 let made = dispatch::run(prim, &refs, meta, device, over)?;
                 self.values[*out as usize] = Some(Tensor::from_storage(made));
+            }
+            Step::MultiOp { prim, inputs, outs, metas } => {
+                let device = program.graph.info(outs.first().copied().unwrap_or_default())?.device;
+                let made = {
+                    let x = inputs.iter().map(|&v| self.read(v)).collect::<Result<SmallVec<[&Tensor; 4]>>>()?;
+                    dispatch::run_multi(prim, &x, metas, device)?
+                };
+                for (&out, storage) in outs.iter().zip(made) {
+                    self.values[out as usize] = Some(Tensor::from_storage(storage));
+                }
             }
             Step::View { op, of, out, layout } => {
                 let made = dispatch::run_view(op, self.read(*of)?, layout.clone())?;

@@ -149,7 +149,12 @@ impl<'g> Segment<'g> {
             let mut before: SmallVec<[usize; 4]> = SmallVec::new();
             let target = match step {
                 Step::Assign { dst, .. } | Step::IndexInto { dst, .. } => Some(graph.root(*dst)),
-                Step::Op { .. } | Step::View { .. } | Step::Draw { .. } | Step::Eval { .. } | Step::Host { .. } => None,
+                Step::Op { .. }
+                | Step::MultiOp { .. }
+                | Step::View { .. }
+                | Step::Draw { .. }
+                | Step::Eval { .. }
+                | Step::Host { .. } => None,
             };
             for value in step.uses() {
                 before.extend(made.get(&value).copied());
@@ -171,13 +176,14 @@ impl<'g> Segment<'g> {
                 Step::Op { prim: Prim::Communication(_), .. } => before.extend(collective.replace(at)),
                 Step::Op { key: Some(_), .. } => before.extend(draw),
                 Step::Op { .. }
+                | Step::MultiOp { .. }
                 | Step::View { .. }
                 | Step::Assign { .. }
                 | Step::IndexInto { .. }
                 | Step::Eval { .. }
                 | Step::Host { .. } => {}
             }
-            if let Some(out) = step.out() {
+            for &out in step.outs() {
                 made.insert(out, at);
             }
             before.sort_unstable();

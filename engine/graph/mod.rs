@@ -50,7 +50,7 @@ use crate::ops::index::IndexOp;
 use crate::ops::view::ViewOp;
 use crate::shape::{Layout, Shape, Strides};
 use crate::{DType, Device, Error, Generator, Result, Tensor};
-use lucid_ir::Meta;
+use lucid_ir::{Meta, Metas};
 use smallvec::SmallVec;
 use std::collections::HashSet;
 
@@ -62,8 +62,8 @@ pub use execute::{set_fusing, Execution, Program};
 pub use file::{load, load_to, Exported, Extent, Spec, Symbol};
 pub use recorder::{is_recording, set_break_hook, Capture, Paused, Recorder, Recording};
 pub(crate) use recorder::{
-    note_assign, note_backward, note_break, note_composite, note_constant, note_eval, note_index_into, note_op,
-    note_view, recorded_values, recording,
+    note_assign, note_backward, note_break, note_composite, note_constant, note_eval, note_index_into, note_multi_op,
+    note_op, note_view, recorded_values, recording,
 };
 
 /// A value's number in its graph.
@@ -120,6 +120,17 @@ pub enum Step {
         /// Where its key comes from, of a random one.
         key: Option<KeyFrom>,
     },
+    /// A primitive makes several new values.
+    MultiOp {
+        /// Which, with its arguments.
+        prim: Prim,
+        /// What it reads.
+        inputs: Values,
+        /// What it makes, in order.
+        outs: Values,
+        /// Shape and dtype of each.
+        metas: Metas,
+    },
     /// Another look at a value's storage.
     View {
         /// Which.
@@ -167,11 +178,25 @@ pub enum Step {
 }
 
 impl Step {
-    /// The value that it makes.
+    /// The values that it makes.
+    pub fn outs(&self) -> &[Value] {
+        match self {
+            Step::Op { out, .. } | Step::View { out, .. } => std::slice::from_ref(out),
+            Step::MultiOp { outs, .. } => outs,
+            Step::Assign { .. }
+            | Step::IndexInto { .. }
+            | Step::Draw { .. }
+            | Step::Eval { .. }
+            | Step::Host { .. } => &[],
+        }
+    }
+
+    /// The one value that it makes, where it makes one.
     pub fn out(&self) -> Option<Value> {
         match self {
             Step::Op { out, .. } | Step::View { out, .. } => Some(*out),
-            Step::Assign { .. }
+            Step::MultiOp { .. }
+            | Step::Assign { .. }
             | Step::IndexInto { .. }
             | Step::Draw { .. }
             | Step::Eval { .. }
@@ -182,7 +207,7 @@ impl Step {
     /// The values that it reads or writes to.
     pub fn uses(&self) -> Values {
         match self {
-            Step::Op { inputs, .. } => inputs.clone(),
+            Step::Op { inputs, .. } | Step::MultiOp { inputs, .. } => inputs.clone(),
             Step::View { of, .. } => SmallVec::from_slice(&[*of]),
             Step::Assign { dst, src } => SmallVec::from_slice(&[*dst, *src]),
             Step::IndexInto { dst, rest, .. } => std::iter::once(*dst).chain(rest.iter().copied()).collect(),
@@ -194,7 +219,7 @@ impl Step {
     /// Gives its uses other numbers.
     fn rename(&mut self, to: impl Fn(Value) -> Value) {
         match self {
-            Step::Op { inputs, .. } => inputs.iter_mut().for_each(|v| *v = to(*v)),
+            Step::Op { inputs, .. } | Step::MultiOp { inputs, .. } => inputs.iter_mut().for_each(|v| *v = to(*v)),
             Step::View { of, .. } => *of = to(*of),
             Step::Assign { dst, src } => (*dst, *src) = (to(*dst), to(*src)),
             Step::IndexInto { dst, rest, .. } => {
@@ -261,7 +286,12 @@ impl Graph {
     pub fn written(&self) -> HashSet<Value> {
         let written = |step: &Step| match step {
             Step::Assign { dst, .. } | Step::IndexInto { dst, .. } => Some(self.root(*dst)),
-            Step::Op { .. } | Step::View { .. } | Step::Draw { .. } | Step::Eval { .. } | Step::Host { .. } => None,
+            Step::Op { .. }
+            | Step::MultiOp { .. }
+            | Step::View { .. }
+            | Step::Draw { .. }
+            | Step::Eval { .. }
+            | Step::Host { .. } => None,
         };
         self.steps.iter().filter_map(written).collect()
     }
@@ -305,6 +335,17 @@ impl Graph {
                         return fail(at, format!("{} takes a key that is drawn later", prim.name()));
                     }
                 }
+                Step::MultiOp { prim, outs, metas, .. } => {
+                    if outs.len() != metas.len() || outs.is_empty() {
+                        return fail(at, format!("{} makes {} values of {}", prim.name(), outs.len(), metas.len()));
+                    }
+                    for (out, meta) in outs.iter().zip(metas) {
+                        let info = self.info(*out)?;
+                        if info.shape != meta.shape || info.dtype != meta.dtype || info.root != *out {
+                            return fail(at, format!("{} does not make what is known of %{out}", prim.name()));
+                        }
+                    }
+                }
                 Step::View { op, of, out, layout } => {
                     let (info, base) = (self.info(*out)?, self.info(*of)?);
                     let fits = info.shape == layout.shape
@@ -330,10 +371,10 @@ impl Graph {
                 }
                 Step::IndexInto { .. } | Step::Eval { .. } | Step::Host { .. } => {}
             }
-            if let Some(out) = step.out()
-                && std::mem::replace(&mut made[out as usize], true)
-            {
-                return fail(at, format!("%{out} is made twice"));
+            for &out in step.outs() {
+                if std::mem::replace(&mut made[out as usize], true) {
+                    return fail(at, format!("%{out} is made twice"));
+                }
             }
         }
         if self.split > self.steps.len() {

@@ -87,7 +87,9 @@ impl Pass for DeadCode {
                 let needed = match step {
                     // The other processes wait for it.
                     Step::Op { prim: Prim::Communication(_), .. } => true,
-                    Step::Op { out, .. } | Step::View { out, .. } => live.contains(out),
+                    Step::Op { .. } | Step::MultiOp { .. } | Step::View { .. } => {
+                        step.outs().iter().any(|out| live.contains(out))
+                    }
                     Step::Assign { dst, .. } | Step::IndexInto { dst, .. } => {
                         let root = graph.root(*dst);
                         roots.contains(&root) || given.contains(&root)
@@ -116,8 +118,7 @@ impl Pass for DeadCode {
             at += 1;
             kept[at - 1]
         });
-        let made: HashSet<Value> =
-            graph.steps.iter().filter_map(Step::out).chain(graph.inputs.iter().copied()).collect();
+        let made: HashSet<Value> = graph.steps.iter().flat_map(Step::outs).chain(&graph.inputs).copied().collect();
         graph.constants.retain(|(v, _)| live.contains(v));
         let there: HashSet<Value> = made.into_iter().chain(graph.constants.iter().map(|(v, _)| *v)).collect();
         for step in &mut graph.steps {
@@ -171,6 +172,7 @@ impl Pass for ConstantFold {
                     dispatch::run_view(op, of, layout.clone()).ok()
                 }
                 Step::Op { .. }
+                | Step::MultiOp { .. }
                 | Step::Assign { .. }
                 | Step::IndexInto { .. }
                 | Step::Draw { .. }
@@ -235,6 +237,7 @@ impl Pass for Cse {
                 }
                 Step::View { op, of, layout, .. } => format!("{op:?} {of} {layout:?}"),
                 Step::Op { .. }
+                | Step::MultiOp { .. }
                 | Step::Assign { .. }
                 | Step::IndexInto { .. }
                 | Step::Draw { .. }

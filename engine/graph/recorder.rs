@@ -319,6 +319,16 @@ pub(crate) fn note_op(prim: &Prim, inputs: &[&Tensor], made: &Storage, meta: &Me
     });
 }
 
+/// A primitive made these of those tensors.
+pub(crate) fn note_multi_op(prim: &Prim, inputs: &[&Tensor], made: &[Storage], metas: &[Meta]) {
+    with(|s| {
+        s.draws();
+        let inputs: Values = inputs.iter().map(|t| s.of(t.storage())).collect();
+        let outs = made.iter().map(|made| s.add(made)).collect();
+        s.graph.steps.push(Step::MultiOp { prim: prim.clone(), inputs, outs, metas: metas.into() });
+    });
+}
+
 /// A view showed `x` as `made`.
 pub(crate) fn note_view(op: &ViewOp, x: &Tensor, made: &Storage) {
     with(|s| {

@@ -17,31 +17,32 @@ fn escaped(text: &str) -> String {
 impl Graph {
     /// The graph as a self-contained SVG picture.
     pub fn to_svg(&self) -> String {
-        // (what the box says, its value, what it reads)
-        let mut boxes: Vec<(String, String, Option<Value>, Vec<Value>)> = Vec::new();
+        // (what the box says, its values, what it reads)
+        let mut boxes: Vec<(String, String, Vec<Value>, Vec<Value>)> = Vec::new();
         let typed = |v: Value| match self.infos.get(v as usize) {
             Some(info) => format!("%{v}: {}{:?}", info.dtype, &info.shape[..]),
             None => format!("%{v}"),
         };
         for &v in &self.inputs {
-            boxes.push(("input".into(), typed(v), Some(v), Vec::new()));
+            boxes.push(("input".into(), typed(v), vec![v], Vec::new()));
         }
         for (v, _) in &self.constants {
-            boxes.push(("constant".into(), typed(*v), Some(*v), Vec::new()));
+            boxes.push(("constant".into(), typed(*v), vec![*v], Vec::new()));
         }
         for step in &self.steps {
-            let out = step.out();
-            boxes.push((step.label(), out.map_or_else(String::new, typed), out, step.uses().to_vec()));
+            let outs = step.outs().to_vec();
+            let kinds: Vec<String> = outs.iter().copied().map(typed).collect();
+            boxes.push((step.label(), kinds.join(", "), outs, step.uses().to_vec()));
         }
         for &v in &self.outputs {
-            boxes.push(("output".into(), typed(v), None, vec![v]));
+            boxes.push(("output".into(), typed(v), Vec::new(), vec![v]));
         }
         let mut row_of: HashMap<Value, usize> = HashMap::new();
         let mut place_of: HashMap<Value, (usize, usize)> = HashMap::new();
         let mut taken: Vec<usize> = Vec::new();
         let (mut shapes, mut edges) = (String::new(), String::new());
         let mut widest = 0;
-        for (title, kind, out, reads) in &boxes {
+        for (title, kind, outs, reads) in &boxes {
             let row = reads.iter().filter_map(|v| row_of.get(v)).max().map_or(0, |row| row + 1);
             while taken.len() <= row {
                 taken.push(0);
@@ -61,7 +62,7 @@ impl Graph {
                     );
                 }
             }
-            if let Some(v) = out {
+            for v in outs {
                 row_of.insert(*v, row);
                 place_of.insert(*v, (x, y));
             }

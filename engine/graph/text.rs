@@ -7,7 +7,7 @@ impl Step {
     /// What it is called.
     pub(super) fn label(&self) -> String {
         match self {
-            Step::Op { prim, .. } => prim.name().to_string(),
+            Step::Op { prim, .. } | Step::MultiOp { prim, .. } => prim.name().to_string(),
             Step::View { op, .. } => format!("view.{}", op.name()),
             Step::Assign { dst, .. } => format!("write %{dst}"),
             Step::IndexInto { op, dst, .. } => format!("{}_ %{dst}", op.name()),
@@ -36,6 +36,13 @@ impl Graph {
                 self.typed(f, *out)?;
                 write!(f, " = {}({})", prim.name(), Graph::listed(inputs))
             }
+            Step::MultiOp { prim, inputs, outs, .. } => {
+                for (i, &out) in outs.iter().enumerate() {
+                    f.write_str(if i == 0 { "" } else { ", " })?;
+                    self.typed(f, out)?;
+                }
+                write!(f, " = {}({})", prim.name(), Graph::listed(inputs))
+            }
             Step::View { op, of, out, .. } => {
                 self.typed(f, *out)?;
                 write!(f, " = view.{}(%{of})", op.name())
@@ -60,8 +67,14 @@ impl Graph {
         for (at, step) in self.steps.iter().enumerate() {
             let mut label = String::new();
             let _ = self.line(&mut label, step);
+            // A step of several values has a box of its own, which leads to a box for each.
             let name = step.out().map_or_else(|| format!("s{at}"), |v| format!("v{v}"));
             let _ = writeln!(text, "  {name} [label=\"{}\"];", label.replace('"', "'"));
+            if step.out().is_none() {
+                for v in step.outs() {
+                    let _ = writeln!(text, "  {name} -> v{v};");
+                }
+            }
             for used in step.uses() {
                 let _ = writeln!(text, "  v{used} -> {name};");
             }

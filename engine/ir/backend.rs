@@ -9,6 +9,7 @@ use crate::ops::compare::CompareOp;
 use crate::ops::contract::ContractOp;
 use crate::ops::conv::ConvOp;
 use crate::ops::create::CreateOp;
+use crate::ops::decomposition::DecompositionOp;
 use crate::ops::fft::FftOp;
 use crate::ops::index::IndexOp;
 use crate::ops::linalg::LinalgOp;
@@ -28,6 +29,7 @@ use crate::optim::Step;
 use crate::shape::Layout;
 use crate::Meta;
 use crate::{DType, Result};
+use smallvec::SmallVec;
 
 /// What keeps memory alive that is not the engine's; dropped when no tensor shows the memory any more.
 pub type Owner = Box<dyn std::any::Any + Send + Sync>;
@@ -86,6 +88,9 @@ pub trait Array: Clone + Send + Sync + std::fmt::Debug {
     fn resize_storage(&self, bytes: usize) -> Result<bool>;
 }
 
+/// The results of a primitive that has several, in order.
+pub type Results<A> = SmallVec<[A; 3]>;
+
 /// The families of kernels.
 pub trait Backend {
     /// Its arrays.
@@ -135,6 +140,8 @@ pub trait Backend {
     fn contract(op: &ContractOp, a: &Self::Array, b: &Self::Array, out: &Meta) -> Result<Self::Array>;
     /// Matrices are square, in the last two dimensions; batches are of one shape.
     fn linalg(op: &LinalgOp, inputs: &[&Self::Array], out: &Meta) -> Result<Self::Array>;
+    /// The parts of matrices in the last two dimensions, one array per entry of `out`; matrices may come column by column.
+    fn decomposition(op: &DecompositionOp, inputs: &[&Self::Array], out: &[Meta]) -> Result<Results<Self::Array>>;
     /// The dimensions that are transformed are the last ones, in order; the shape along each is at least 1.
     fn fft(op: &FftOp, x: &Self::Array, out: &Meta) -> Result<Self::Array>;
     /// The third input of a forward convolution is its bias, if any.

@@ -16,4 +16,4 @@ mod primitive;
 pub use lucid_core::*;
 #[doc(hidden)]
 pub use lucid_rows::rows;
-pub use primitive::{Meta, Prim};
+pub use primitive::{Meta, Metas, Prim};

@@ -6,6 +6,7 @@
 use crate::codec::{Arg, Codec};
 use crate::ops::reduce::{ReduceOp, Reduction};
 use crate::{shape::Shape, DType};
+use smallvec::SmallVec;
 
 /// Shape and dtype of a result, known before any kernel runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +23,9 @@ impl Meta {
         Meta { shape: Shape::from_slice(shape), dtype }
     }
 }
+
+/// Shapes and dtypes of a primitive's results, in order.
+pub type Metas = SmallVec<[Meta; 3]>;
 
 /// Calls a macro with the families whose primitives stand alone: variant of [`Prim`], module, enum. Reductions, which have
 /// dimensions beside the op, are the one other family.
@@ -43,6 +47,7 @@ macro_rules! for_each_family {
             Sort sort SortOp;
             Contract contract ContractOp;
             Linalg linalg LinalgOp;
+            Decomposition decomposition DecompositionOp;
             Fft fft FftOp;
             Conv conv ConvOp;
             Pool pool PoolOp;
@@ -69,6 +74,12 @@ macro_rules! define_prim {
         }
 
         impl Prim {
+            /// Has it several results, as those of its family have? Such primitives go through ways of their own, so that
+            /// those of one result need no list.
+            pub fn is_multi_output(&self) -> bool {
+                matches!(self, Prim::Decomposition(_))
+            }
+
             /// The name of the op's row in the table.
             pub fn name(&self) -> &'static str {
                 match self {

@@ -23,6 +23,7 @@ mod cross_entropy;
 mod custom_kernel;
 mod decode_kernels;
 mod decoder_layer;
+mod decomposition;
 mod element_fn;
 mod element_kernels;
 mod elementwise;
@@ -82,13 +83,14 @@ pub use row_product::{is_wanted as runs_decoder_layers, row_product, Gate, RowMa
 
 use crate::shape::Layout;
 use kernel_error::{Fault, Made};
-use lucid_ir::backend::{Backend, Exposed, MemoryStats};
+use lucid_ir::backend::{Backend, Exposed, MemoryStats, Results};
 use lucid_ir::fused::{ElementOp, FusedKernel};
 use lucid_ir::ops::binary::BinaryOp;
 use lucid_ir::ops::compare::CompareOp;
 use lucid_ir::ops::contract::ContractOp;
 use lucid_ir::ops::conv::ConvOp;
 use lucid_ir::ops::create::CreateOp;
+use lucid_ir::ops::decomposition::DecompositionOp;
 use lucid_ir::ops::fft::FftOp;
 use lucid_ir::ops::index::IndexOp;
 use lucid_ir::ops::linalg::LinalgOp;
@@ -204,6 +206,9 @@ impl Backend for GpuBackend {
     }
     fn linalg(op: &LinalgOp, inputs: &[&GpuArray], out: &Meta) -> Result<GpuArray> {
         named!(op, linalg::linalg(op, inputs, out))
+    }
+    fn decomposition(op: &DecompositionOp, inputs: &[&GpuArray], out: &[Meta]) -> Result<Results<GpuArray>> {
+        named!(op, decomposition::decomposition(op, inputs, out))
     }
     fn fft(op: &FftOp, x: &GpuArray, out: &Meta) -> Result<GpuArray> {
         named!(op, fft::fft(op, x, out))

@@ -1,15 +1,15 @@
-//! Determinants, inverses and linear systems, by MLX's factorisations.
+//! Inverses and linear systems, by MLX's factorisations.
 //!
 //! MLX has these on its CPU only, also where it has a GPU: it moves the matrices itself. Whether a matrix is singular is
 //! read back before it is inverted, as MLX would only fail when the result is evaluated.
 
 use super::array::GpuArray;
-use super::convert::{self, constant, int, ints};
+use super::convert::{self, ints};
 use super::factor;
 use super::kernel_error::Made;
 use super::value::Value;
 use crate::shape::numel;
-use crate::{DType, Error, Scalar};
+use crate::{DType, Error};
 use lucid_cpu::{CpuArray, CpuBackend};
 use lucid_ir::backend::Backend;
 use lucid_ir::ops::linalg::LinalgOp;
@@ -23,7 +23,6 @@ pub(super) fn linalg(op: &LinalgOp, x: &[&GpuArray], out: &Meta) -> Made<GpuArra
     }
     let array = match op {
         _ if numel(&out.shape) == 0 => ops::zeros(&ints(&out.shape)?, convert::dtype(out.dtype)?)?,
-        LinalgOp::DeterminantParts => determinant(&matrices(x[0])?, out)?,
         LinalgOp::Inverse => {
             let a = matrices(x[0])?;
             refuse_singular("inverse", &a)?;
@@ -35,14 +34,8 @@ pub(super) fn linalg(op: &LinalgOp, x: &[&GpuArray], out: &Meta) -> Made<GpuArra
             mlx::solve(&a, &b)?
         }
         _ if x[0].numel() == 0 => ops::zeros(&ints(&out.shape)?, convert::dtype(out.dtype)?)?,
-        LinalgOp::CholeskyParts => factor::cholesky(&matrices(x[0])?)?,
-        LinalgOp::QrParts => factor::qr(&matrices(x[0])?)?,
-        LinalgOp::EighParts => factor::eigh(&matrices(x[0])?)?,
-        LinalgOp::EigParts { vectors } => factor::eig(&matrices(x[0])?, *vectors)?,
         LinalgOp::Eigenvalues => factor::eigenvalues(&matrices(x[0])?)?,
-        LinalgOp::SvdParts { full } => factor::svd(&matrices(x[0])?, *full)?,
         LinalgOp::SingularValues => factor::singular_values(&matrices(x[0])?)?,
-        LinalgOp::LuParts => factor::lu(&matrices(x[0])?)?,
         LinalgOp::Exponential => factor::exponential(&matrices(x[0])?)?,
         LinalgOp::SolveTriangular { upper, unit } => {
             factor::triangular(&matrices(x[0])?, &matrices(x[1])?, *upper, *unit)?
@@ -51,10 +44,7 @@ pub(super) fn linalg(op: &LinalgOp, x: &[&GpuArray], out: &Meta) -> Made<GpuArra
             let a = matrices(x[0])?;
             factor::pseudo_inverse(&if *hermitian { factor::both_halves(&a)? } else { a }, *atol, *rtol)?
         }
-        LinalgOp::Permutation { .. }
-        | LinalgOp::ReflectorParts
-        | LinalgOp::LdlParts { .. }
-        | LinalgOp::LdlSolve { .. } => return on_the_host(op, x, out),
+        LinalgOp::Permutation { .. } | LinalgOp::LdlSolve { .. } => return on_the_host(op, x, out),
     };
     GpuArray::new(Value::plain(array), &out.shape, out.dtype)
 }
@@ -71,33 +61,25 @@ pub(super) fn host_computed(
     out: &Meta,
     kernel: impl FnOnce(&[&CpuArray]) -> crate::Result<CpuArray>,
 ) -> Made<GpuArray> {
-    let host = |x: &&GpuArray| -> Made<CpuArray> {
-        let bytes = super::create::with_bytes(x, <[u8]>::to_vec)?;
-        Ok(lucid_cpu::copy::from_bytes(&bytes, &Meta::new(x.shape(), x.element()))?)
-    };
-    let host = x.iter().map(host).collect::<Made<Vec<_>>>()?;
-    let y = kernel(&host.iter().collect::<Vec<_>>())?;
+    let host = x.iter().map(|x| read_back(x)).collect::<Made<Vec<_>>>()?;
+    sent(name, &kernel(&host.iter().collect::<Vec<_>>())?, out)
+}
+
+/// The same elements on the host.
+pub(super) fn read_back(x: &GpuArray) -> Made<CpuArray> {
+    let bytes = super::create::with_bytes(x, <[u8]>::to_vec)?;
+    Ok(lucid_cpu::copy::from_bytes(&bytes, &Meta::new(x.shape(), x.element()))?)
+}
+
+/// What the host has computed.
+pub(super) fn sent(name: &'static str, y: &CpuArray, out: &Meta) -> Made<GpuArray> {
     let mut made = None;
-    lucid_cpu::copy::with_bytes(&y, &mut |bytes| made = Some(super::create::from_bytes(bytes, out)))?;
+    lucid_cpu::copy::with_bytes(y, &mut |bytes| made = Some(super::create::from_bytes(bytes, out)))?;
     made.unwrap_or_else(|| Err(Error::runtime(name, "gave nothing").into()))
 }
 
-fn matrices(x: &GpuArray) -> Made<Array> {
+pub(super) fn matrices(x: &GpuArray) -> Made<Array> {
     Ok(Array::clone(&*x.value()?.logical()?))
-}
-
-fn determinant(a: &Array, out: &Meta) -> Made<Array> {
-    let dtype = convert::dtype(out.dtype)?;
-    let lead = ints(&out.shape[..out.shape.len() - 1])?;
-    let full = |n: Scalar| -> Made<Array> { Ok(ops::full(&lead, &constant(n, out.dtype)?, dtype)?) };
-    let (sign, log) = match a.shape().last() {
-        Some(0) => (full(Scalar::ONE)?, full(Scalar::ZERO)?),
-        _ => mlx::slogdet(a)?,
-    };
-    let det = ops::multiply(&sign, &ops::exp(&log)?)?;
-    let parts = [sign, log, det].iter().map(|p| Ok(ops::expand_dims(p, -1)?)).collect::<Made<Vec<_>>>()?;
-    let axis = int(out.shape.len() - 1)?;
-    Ok(ops::concatenate_axis(&parts.iter().collect::<Vec<_>>(), axis)?)
 }
 
 fn refuse_singular(op: &'static str, a: &Array) -> Made<()> {

@@ -268,6 +268,7 @@ pub fn schemas() -> impl Iterator<Item = &'static Schema> {
         einsum::SCHEMAS,
         distance::SCHEMAS,
         linalg::SCHEMAS,
+        linalg::decomposition::SCHEMAS,
         linalg::factor::SCHEMAS,
         linalg::solve::SCHEMAS,
         linalg::reflect::SCHEMAS,

@@ -166,7 +166,7 @@ impl PyGraph {
         let one = |step: &Step| -> PyResult<Bound<'py, PyDict>> {
             let row = PyDict::new(py);
             let name = match step {
-                Step::Op { prim, .. } => prim.name(),
+                Step::Op { prim, .. } | Step::MultiOp { prim, .. } => prim.name(),
                 Step::View { op, .. } => op.name(),
                 Step::Assign { .. } => "assign",
                 Step::IndexInto { op, .. } => op.name(),
@@ -176,12 +176,17 @@ impl PyGraph {
             };
             row.set_item("op", name)?;
             row.set_item("inputs", step.uses().to_vec())?;
-            row.set_item("output", step.out())?;
-            if let Some(info) = step.out().and_then(|out| graph.infos.get(out as usize)) {
+            // Of a step of several values the first, which says the shape; all of them are beside it.
+            let outs = step.outs();
+            row.set_item("output", outs.first())?;
+            row.set_item("outputs", outs.to_vec())?;
+            if let Some(info) = outs.first().and_then(|&out| graph.infos.get(out as usize)) {
                 row.set_item("shape", info.shape.to_vec())?;
                 row.set_item("dtype", info.dtype.to_string())?;
                 row.set_item("device", info.device.name())?;
-                row.set_item("bytes", info.numel().saturating_mul(info.dtype.size()))?;
+                let made = outs.iter().filter_map(|&out| graph.infos.get(out as usize));
+                let bytes: usize = made.map(|info| info.numel().saturating_mul(info.dtype.size())).sum();
+                row.set_item("bytes", bytes)?;
             }
             Ok(row)
         };

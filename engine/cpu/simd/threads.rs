@@ -349,6 +349,42 @@ pub fn for_chunks<T: Send>(out: &mut [T], unit: usize, grain: usize, f: impl Fn(
     });
 }
 
+/// A slice that holds so many elements for each thing of a batch.
+pub struct Batched<'a, T>(pub &'a mut [T], pub usize);
+
+/// Runs `f(first thing, pieces of the three slices)` over `count` things, at least `grain` together.
+///
+/// # Panics
+/// If a slice is too short.
+pub fn for_batches<A: Send, B: Send, C: Send>(
+    count: usize,
+    grain: usize,
+    (a, b, c): (Batched<'_, A>, Batched<'_, B>, Batched<'_, C>),
+    f: impl Fn(usize, &mut [A], &mut [B], &mut [C]) + Sync,
+) {
+    let each = (a.1, b.1, c.1);
+    let (a, b, c) = (&mut a.0[..count * each.0], &mut b.0[..count * each.1], &mut c.0[..count * each.2]);
+    let size = piece_size(count, 1, grain);
+    if size >= count {
+        return f(0, a, b, c);
+    }
+    let bases = (Base(a.as_mut_ptr()), Base(b.as_mut_ptr()), Base(c.as_mut_ptr()));
+    each_piece(count.div_ceil(size), &|i| {
+        let start = i * size;
+        let n = size.min(count - start);
+        // SAFETY: the slices hold `count` things, of which this piece has `n` from `start` on; they are borrowed for the call, and
+        // the pieces do not overlap; each is made once.
+        let pieces = unsafe {
+            (
+                std::slice::from_raw_parts_mut(bases.0.get().add(start * each.0), n * each.0),
+                std::slice::from_raw_parts_mut(bases.1.get().add(start * each.1), n * each.1),
+                std::slice::from_raw_parts_mut(bases.2.get().add(start * each.2), n * each.2),
+            )
+        };
+        f(start, pieces.0, pieces.1, pieces.2);
+    });
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -365,6 +401,23 @@ mod tests {
                     piece.iter_mut().enumerate().for_each(|(i, x)| *x += start + i + 1);
                 });
                 assert!(out.iter().enumerate().all(|(i, &x)| x == i + 1));
+            }
+        }
+    }
+
+    #[test]
+    fn batches_cover_every_slice_once() {
+        for threads in [1, 3] {
+            set_num_threads(threads);
+            for count in [0, 1, 10, 1003] {
+                let (mut a, mut b, mut none) = (vec![0; count * 3], vec![0u8; count], [0i64; 0]);
+                let all = (Batched(&mut a, 3), Batched(&mut b, 1), Batched(&mut none, 0));
+                for_batches(count, 4, all, |start, a, b, none| {
+                    assert_eq!((a.len(), none.len()), (b.len() * 3, 0));
+                    a.iter_mut().enumerate().for_each(|(i, x)| *x += start * 3 + i + 1);
+                    b.iter_mut().for_each(|x| *x += 1);
+                });
+                assert!(a.iter().enumerate().all(|(i, &x)| x == i + 1) && b.iter().all(|&x| x == 1));
             }
         }
     }

@@ -15,7 +15,7 @@ use lucid_ir::ops::pool::PoolOp;
 use lucid_ir::ops::transfer::TransferOp;
 use lucid_ir::ops::view::ViewOp;
 use lucid_ir::Meta;
-use rules::{expands, fits, last_element, sliceable};
+use rules::{expands, fits, fits_multi, last_element, sliceable};
 use smallvec::SmallVec;
 
 /// The most dimensions of a value.
@@ -61,7 +61,7 @@ pub(super) fn check(graph: &Graph, own: bool) -> Result<()> {
             Err(error) => error.to_string(),
         };
         let name = match step {
-            Step::Op { prim, .. } => prim.name(),
+            Step::Op { prim, .. } | Step::MultiOp { prim, .. } => prim.name(),
             Step::View { op, .. } => op.name(),
             Step::IndexInto { op, .. } => op.name(),
             Step::Assign { .. } => "assign",
@@ -141,6 +141,27 @@ fn check_step(graph: &Graph, step: &Step, made: &mut [Option<Tensor>]) -> Result
             };
             let same = result.strides() == &info.strides[..] && result.storage_offset() == info.offset;
             made[*out as usize] = Some(result);
+            Ok(same)
+        }
+        Step::MultiOp { prim, inputs, outs, metas } => {
+            let infos = inputs.iter().map(|&v| graph.info(v)).collect::<Result<SmallVec<[&Info; 4]>>>()?;
+            let made_as = outs.iter().map(|&v| graph.info(v)).collect::<Result<SmallVec<[&Info; 4]>>>()?;
+            let Some(device) = made_as.first().map(|info| info.device).filter(|&device| device != Device::Meta) else {
+                return Ok(false);
+            };
+            let one = infos.iter().chain(&made_as).all(|info| info.device == device);
+            if !one || !fits_multi(prim, &infos, metas) {
+                return Ok(false);
+            }
+            let held = inputs.iter().map(|&v| get(made, v)).collect::<Result<SmallVec<[Tensor; 4]>>>()?;
+            let refs: SmallVec<[&Tensor; 4]> = held.iter().collect();
+            let results = dispatch::run_multi(prim, &refs, metas, Device::Meta)?;
+            let mut same = true;
+            for ((&out, info), result) in outs.iter().zip(made_as).zip(results) {
+                let result = Tensor::from_storage(result);
+                same &= result.strides() == &info.strides[..] && result.storage_offset() == info.offset;
+                made[out as usize] = Some(result);
+            }
             Ok(same)
         }
         Step::View { op, of, out, layout } => {

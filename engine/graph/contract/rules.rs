@@ -21,6 +21,7 @@ use lucid_ir::ops::{
     index::IndexOp, linalg::LinalgOp, nn::NnOp, norm::NormOp, random::RandomOp, scan::ScanOp, sort::SortOp,
     transfer::TransferOp,
 };
+use lucid_ir::Meta;
 use smallvec::SmallVec;
 
 /// One behind the last element that a layout reaches; `None` where that overflows.
@@ -160,6 +161,8 @@ pub(super) fn fits(prim: &Prim, x: &[&Info], out: &Info) -> Option<bool> {
             alike(x, out) && m[1] == n[0] && *made == [m[0], n[1]] && broadcasts(&[batch, others], given)
         }
         Prim::Linalg(op) => return factors(op, x, out),
+        // They have several results.
+        Prim::Decomposition(_) => false,
         Prim::Fft(op) => {
             let x = x.first()?;
             let (axes, dtype) = match op {
@@ -356,21 +359,27 @@ fn indexed(x: &[usize], axes: &[usize], index: &[&Info]) -> Option<Shape> {
     Some(rest[..at].iter().chain(&shape).chain(&rest[at..]).copied().collect())
 }
 
+/// Do these operands and these results fit a primitive of several results?
+pub(super) fn fits_multi(prim: &Prim, x: &[&Info], out: &[Meta]) -> bool {
+    match (prim, x) {
+        (Prim::Decomposition(op), [a]) => {
+            prim.schema().dtypes.has(a.dtype) && op.results(&a.shape, a.dtype).is_some_and(|made| made[..] == *out)
+        }
+        _ => false,
+    }
+}
+
 fn factors(op: &LinalgOp, x: &[&Info], out: &Info) -> Option<bool> {
     let a = *x.first()?;
     let (batch, size) = lead(&a.shape, 2)?;
     let square = size[0] == size[1] && (a.dtype.is_float() || a.dtype.is_complex()) && a.dtype == out.dtype;
     Some(match op {
-        LinalgOp::Inverse | LinalgOp::Exponential | LinalgOp::CholeskyParts => {
-            let cholesky = matches!(op, LinalgOp::CholeskyParts);
-            x.len() == 1 && square && !cholesky && a.shape == out.shape
-        }
+        LinalgOp::Inverse | LinalgOp::Exponential => x.len() == 1 && square && a.shape == out.shape,
         LinalgOp::SolveMatrices | LinalgOp::SolveTriangular { .. } => {
             let [_, b] = x else { return None };
             let (others, rows) = lead(&b.shape, 2)?;
             square && b.dtype == a.dtype && others == batch && rows[0] == size[0] && b.shape == out.shape
         }
-        // Their parts are read by ops that know them, or there is no rule.
         _ => false,
     })
 }

@@ -47,6 +47,7 @@ pub fn is_smallest(prim: &Prim) -> bool {
         | Prim::Sort(_)
         | Prim::Contract(_)
         | Prim::Linalg(_)
+        | Prim::Decomposition(_)
         | Prim::Fft(_)
         | Prim::Conv(_)
         | Prim::Pool(_)
@@ -64,15 +65,7 @@ pub fn reason(prim: &Prim) -> &'static str {
     match prim {
         Prim::Random(_) => "the counter-based generator works on the bits of integers",
         Prim::Linalg(
-            LinalgOp::DeterminantParts
-            | LinalgOp::CholeskyParts
-            | LinalgOp::QrParts
-            | LinalgOp::EighParts
-            | LinalgOp::EigParts { .. }
-            | LinalgOp::SvdParts { .. }
-            | LinalgOp::LuParts
-            | LinalgOp::LdlParts { .. }
-            | LinalgOp::LdlSolve { .. }
+            LinalgOp::LdlSolve { .. }
             | LinalgOp::Eigenvalues
             | LinalgOp::SingularValues
             | LinalgOp::PseudoInverse { .. }
@@ -80,7 +73,8 @@ pub fn reason(prim: &Prim) -> &'static str {
             | LinalgOp::Inverse
             | LinalgOp::SolveMatrices
             | LinalgOp::SolveTriangular { .. },
-        ) => "factorisations are iterations, whose steps depend on the elements",
+        )
+        | Prim::Decomposition(_) => "factorisations are iterations, whose steps depend on the elements",
         Prim::Fft(_) => "complex numbers are pairs, which the smallest set has no primitive for",
         Prim::Communication(_) => "it moves elements between processes",
         Prim::Quantized(_) => "packed words are taken apart bit by bit",
@@ -157,6 +151,10 @@ pub fn decompose(graph: &mut Graph) -> Result<Vec<(&'static str, &'static str)>>
                         graph.steps.push(step);
                     }
                 }
+            }
+            Step::MultiOp { prim, .. } => {
+                left.push((prim.name(), reason(prim)));
+                graph.steps.push(step);
             }
             Step::Op { .. }
             | Step::View { .. }
@@ -246,6 +244,7 @@ fn splice(graph: &mut Graph, sub: Graph, inputs: &[Value], out: Value) -> Result
         step.rename(map);
         match &mut step {
             Step::Op { out, .. } | Step::View { out, .. } => *out = map(*out),
+            Step::MultiOp { outs, .. } => outs.iter_mut().for_each(|out| *out = map(*out)),
             Step::Assign { .. }
             | Step::IndexInto { .. }
             | Step::Draw { .. }
@@ -290,6 +289,7 @@ fn expand(prim: &Prim, x: &[Tensor], meta: &Meta) -> Result<Option<Tensor>> {
         | Prim::Transfer(_)
         | Prim::View(_)
         | Prim::Linalg(_)
+        | Prim::Decomposition(_)
         | Prim::Fft(_)
         | Prim::Quantized(_)
         | Prim::Communication(_) => Ok(None),

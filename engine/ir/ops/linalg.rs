@@ -8,115 +8,6 @@ use super::macros::define_primitives;
 macro_rules! linalg_ops {
     ($cb:ident) => {
         $crate::rows! { $cb "linalg" LinalgOp :
-            /// Sign, logarithm of the absolute value, and value of the determinant, as a last dimension of 3.
-            function determinant_parts(input: Tensor) -> Tensor {
-                flags: [internal], amp: Full, dtypes: FACTORED, result: Same,
-                primitive: DeterminantParts, saves: Both, gradient: |c, g| [determinant_gradient(c, g)],
-                run: determinant_parts_body["determinant_parts"], torch: "-",
-                samples: [],
-                example: [
-                    "let parts = determinant_parts(&tensor([[1.0, 2.0], [3.0, 4.0]])?)?;",
-                    "assert_close(parts, [-1.0, 0.69315, -2.0]);",
-                ],
-            }
-            /// The lower Cholesky factor of each matrix, column by column, and behind it 0, or the order of the leading
-            /// minor that is not positive. Reads the lower half.
-            function cholesky_parts(input: Tensor) -> Tensor {
-                flags: [internal], amp: Full, dtypes: FACTORED, result: Same,
-                primitive: CholeskyParts, saves: Output, gradient: |c, g| [cholesky_gradient(c, g)],
-                run: cholesky_parts_body, torch: "-",
-                samples: [],
-                example: [
-                    "assert_close(cholesky_parts(&tensor([[4.0, 2.0], [2.0, 10.0]])?)?, [2.0, 1.0, 0.0, 3.0, 0.0]);",
-                ],
-            }
-            /// Q and R of each matrix, with min(m, n) columns and rows, one behind the other, each column by column.
-            function qr_parts(input: Tensor) -> Tensor {
-                flags: [internal], amp: Full, dtypes: FACTORED, result: Same,
-                primitive: QrParts, saves: Output, gradient: |c, g| [qr_gradient(c, g)],
-                run: qr_parts_body, torch: "-",
-                samples: [],
-                example: [
-                    "let parts = qr_parts(&tensor([[3.0], [4.0]])?)?;",
-                    "assert_close(parts.abs()?, [0.6, 0.8, 5.0]);",
-                ],
-            }
-            /// Eigenvalues in ascending order, then the eigenvectors of each symmetric matrix, one behind the other.
-            /// Reads the lower half. An error where a number is not finite; on the GPU device that is read back.
-            function eigh_parts(input: Tensor) -> Tensor {
-                flags: [internal], amp: Full, dtypes: FACTORED, result: Same,
-                primitive: EighParts, saves: Output, gradient: |c, g| [eigh_gradient(c, g)],
-                run: eigh_parts_body, torch: "-",
-                samples: [],
-                example: [
-                    "let parts = eigh_parts(&tensor([[3.0, 0.0], [0.0, 2.0]])?)?;",
-                    "assert_close(parts.abs()?, [2.0, 3.0, 0.0, 1.0, 1.0, 0.0]);",
-                ],
-            }
-            /// Eigenvalues, then with `vectors` eigenvectors of norm 1, of each square matrix, one behind the other, as
-            /// complex numbers. An error where a number is not finite; on the GPU device that is read back.
-            function eig_parts(input: Tensor, vectors: Bool) -> Tensor {
-                flags: [internal], amp: Full, dtypes: FACTORED, result: Own,
-                primitive: EigParts { vectors: bool }, saves: Both, gradient: |c, g| [eig_gradient(c, g, *vectors)],
-                run: eig_parts_body, torch: "-",
-                samples: [],
-                example: [
-                    "let parts = eig_parts(&tensor([[0.0, -1.0], [1.0, 0.0]])?, false)?;",
-                    "assert_close(parts.abs()?, [1.0f32, 1.0]);",
-                ],
-            }
-            /// U, the singular values in descending order, and Vᴴ of each matrix, one behind the other, column by
-            /// column; with `full` all columns of U and V. An error where a number is not finite; on the GPU device
-            /// that is read back.
-            function svd_parts(input: Tensor, full: Bool) -> Tensor {
-                flags: [internal], amp: Full, dtypes: FACTORED, result: Same,
-                primitive: SvdParts { full: bool }, saves: Output, gradient: |c, g| [svd_gradient(c, g, *full)],
-                run: svd_parts_body, torch: "-",
-                samples: [],
-                example: [
-                    "let parts = svd_parts(&tensor([[0.0, 2.0], [3.0, 0.0]])?, false)?;",
-                    "assert_close(parts.abs()?, [0.0, 1.0, 1.0, 0.0, 3.0, 2.0, 1.0, 0.0, 0.0, 1.0]);",
-                ],
-            }
-            /// `P L U` of each matrix: L below the diagonal and U from it on in one matrix, by columns, the rows that
-            /// were exchanged, counted from 1, and the number of the first pivot that is zero, or 0, one behind the
-            /// other.
-            function lu_parts(input: Tensor) -> Tensor {
-                flags: [internal], amp: Full, dtypes: FACTORED, result: Same,
-                primitive: LuParts, saves: Output, gradient: |c, g| [lu_gradient(c, g)],
-                run: lu_parts_body, torch: "-",
-                samples: [],
-                example: [
-                    "let parts = lu_parts(&tensor([[2.0, 1.0], [4.0, 3.0]])?)?;",
-                    "assert_close(parts, [4.0, 0.5, 3.0, -0.5, 2.0, 2.0, 0.0]);",
-                ],
-            }
-            /// `R` from the diagonal on and the vectors of Householder's reflections below it, in one matrix, by
-            /// columns,
-            /// then the reflections' factors. On the GPU device the matrices are read back, which evaluates.
-            function reflector_parts(input: Tensor) -> Tensor {
-                flags: [internal], amp: Full, dtypes: FACTORED, result: Same,
-                primitive: ReflectorParts, gradient: |c, g| all c.not_differentiable(),
-                run: reflector_parts_body, torch: "-",
-                samples: [],
-                example: [
-                    "let parts = reflector_parts(&tensor([[3.0], [4.0]])?)?;",
-                    "assert_close(parts, [-5.0, 0.5, 1.6]);",
-                ],
-            }
-            /// `L D Lᵀ`, if `hermitian` `L D Lᴴ`, of each symmetric matrix, in the lower half of one matrix, by
-            /// columns; then the pivots of Bunch and Kaufman, and the number of the first block of `D` that is zero, or
-            /// 0. Reads the lower half. On the GPU device the matrices are read back, which evaluates.
-            function ldl_parts(input: Tensor, hermitian: Bool) -> Tensor {
-                flags: [internal], amp: Full, dtypes: FACTORED, result: Same,
-                primitive: LdlParts { hermitian: bool }, gradient: |c, g| all c.not_differentiable(),
-                run: ldl_parts_body, torch: "-",
-                samples: [],
-                example: [
-                    "let parts = ldl_parts(&tensor([[2.0, 0.0], [1.0, 3.0]])?, false)?;",
-                    "assert_close(parts.narrow(0, 4, 3)?, [1.0, 2.0, 0.0]);",
-                ],
-            }
             /// `x` of `A x = B` from what `ldl_parts` gave, of one batch shape, with pivots of int32. An error where
             /// these are none. On the GPU device all is read back, which evaluates.
             function ldl_solve_matrices(a: Tensor, pivots: Tensor, b: Tensor, hermitian: Bool) -> Tensor {
@@ -221,7 +112,7 @@ macro_rules! linalg_ops {
             /// singular.
             method det() -> Tensor {
                 out: none, amp: Full, dtypes: FACTORED, result: Same,
-                run: part_body["det", 2], node: "linalg_det",
+                run: det_body, node: "linalg_det",
                 samples: ["N(2, 3, 3)", "N(1, 2, 2)", "N(2, 0, 0)"],
                 example: ["assert_close(tensor([[1.0, 2.0], [3.0, 4.0]])?.det()?, -2.0);"],
             }

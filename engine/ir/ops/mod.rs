@@ -12,6 +12,7 @@ pub mod compare;
 pub mod contract;
 pub mod conv;
 pub mod create;
+pub mod decomposition;
 pub mod fft;
 pub mod index;
 pub mod linalg;

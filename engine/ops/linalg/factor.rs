@@ -1,13 +1,11 @@
 //! Decompositions under PyTorch's names: `linalg_qr` is `torch.linalg.qr`, and so on.
 //!
-//! Made of the primitives in `linalg`, which give the parts of a decomposition in one result; gradients follow from theirs.
+//! Made of the primitives in `decomposition`, which give its parts; gradients follow from theirs.
 //! Matrices are the last two dimensions, those before them a batch. Complex ones are factored on the CPU alone.
 #![allow(non_snake_case)]
 
-use super::{
-    adjoint, batch, by_columns, eigh_parts, handed, lower_of, lu_parts, matrices, real_part, refuse, refuse_driver,
-    row_order, svd_parts, unpacked,
-};
+use super::decomposition::{cholesky_parts, eig_parts, eigh_parts, ldl_parts, lu_parts, qr_parts, svd_parts};
+use super::{adjoint, batch, by_columns, first_of, lower_of, matrices, refuse, refuse_driver, row_order};
 use crate::autograd::{with_grad_layout, GradLayoutRule};
 use crate::ops::macros::define_composites;
 use crate::shape::Shape;
@@ -206,12 +204,10 @@ factor_ops!(define_composites);
 fn cholesky_ex_body(a: &Tensor, upper: bool, check_errors: bool) -> Result<Vec<Tensor>> {
     let op = "linalg.cholesky";
     batch(op, a)?;
-    let n = a.shape()[a.ndim() - 1];
     // Only the lower half is read, and the upper one is put in its place. The gradient is that of a whole matrix.
     let still = a.detach()?;
     let lower = if upper { (a + &(adjoint(&still)? - &still)?)? } else { a.clone() };
-    let parts = unpacked(&super::cholesky_parts(&lower)?, &[&[n, n], &[]])?;
-    let info = real_part(&parts[1].detach()?)?.cast(DType::I32)?;
+    let [l, info] = first_of(cholesky_parts(&lower)?)?;
     if check_errors {
         refuse(&info, |minor| {
             let why = format!(
@@ -220,15 +216,7 @@ fn cholesky_ex_body(a: &Tensor, upper: bool, check_errors: bool) -> Result<Vec<T
             Error::lin_alg(op, why)
         })?;
     }
-    Ok(vec![if upper { by_columns(&adjoint(&parts[0])?)? } else { dense(&parts[0])? }, info])
-}
-
-/// The first part of a decomposition, whose others nobody has: columns without gaps. Of one matrix they are that already.
-fn dense(part: &Tensor) -> Result<Tensor> {
-    match part.layout().is_dense() && !part.is_batched() {
-        true => Ok(part.clone()),
-        false => by_columns(part),
-    }
+    Ok(vec![if upper { by_columns(&adjoint(&l)?)? } else { l }, info])
 }
 
 fn cholesky_body(a: &Tensor, upper: bool) -> Result<Tensor> {
@@ -238,23 +226,22 @@ fn cholesky_body(a: &Tensor, upper: bool) -> Result<Tensor> {
 fn qr_body(a: &Tensor, mode: &str) -> Result<Vec<Tensor>> {
     let op = "linalg.qr";
     let (_, m, n) = matrices(op, a)?;
-    let k = m.min(n);
     let a = &with_grad_layout(a, if m < n { GradLayoutRule::RowMajor } else { GradLayoutRule::Columns })?;
     match mode {
-        "reduced" => handed(&super::qr_parts(a)?, &[&[m, k], &[k, n]]),
+        "reduced" => qr_parts(a),
         "r" => {
-            let r = handed(&super::qr_parts(a)?, &[&[m, k], &[k, n]])?.swap_remove(1);
+            let [_, r] = first_of(qr_parts(a)?)?;
             Ok(vec![Tensor::full_of(&[0], Scalar::ZERO, a.dtype(), a.device())?, r])
         }
-        "complete" if m <= n => handed(&super::qr_parts(a)?, &[&[m, k], &[k, n]]),
+        "complete" if m <= n => qr_parts(a),
         "complete" => {
             // The reflections of the first n columns are those of the matrix alone.
             let mut shape = Shape::from_slice(a.shape());
             shape[a.ndim() - 1] = m;
             let eye = crate::ops::view::expand_to(&crate::ops::create::identity(m, a.dtype(), a.device())?, &shape)?;
             let both = crate::ops::index::cat(&[a.clone(), eye], -1)?;
-            let parts = handed(&super::qr_parts(&both)?, &[&[m, m], &[m, n + m]])?;
-            Ok(vec![parts[0].clone(), parts[1].narrow(-1, 0, n as i64)?])
+            let [q, r] = first_of(qr_parts(&both)?)?;
+            Ok(vec![q, r.narrow(-1, 0, n as i64)?])
         }
         other => {
             let why = format!(
@@ -268,27 +255,22 @@ fn qr_body(a: &Tensor, mode: &str) -> Result<Vec<Tensor>> {
 fn eigh_body(a: &Tensor, uplo: &str) -> Result<Vec<Tensor>> {
     batch("linalg.eigh", a)?;
     let a = &with_grad_layout(a, GradLayoutRule::RowMajor)?;
-    let n = a.shape()[a.ndim() - 1];
-    let mut parts = handed(&eigh_parts(&lower_of("linalg.eigh", a, uplo)?)?, &[&[n], &[n, n]])?;
-    parts[0] = real_part(&parts[0])?;
-    Ok(parts)
+    eigh_parts(&lower_of("linalg.eigh", a, uplo)?)
 }
 
 fn eig_body(a: &Tensor) -> Result<Vec<Tensor>> {
-    batch("linalg.eig", a)?;
-    let n = a.shape()[a.ndim() - 1];
-    handed(&super::eig_parts(a, true)?, &[&[n], &[n, n]])
+    eig_parts(a, true)
 }
 
 fn eigvals_body(a: &Tensor) -> Result<Tensor> {
-    super::eig_parts(a, false)
+    Ok(eig_parts(a, false)?.swap_remove(0))
 }
 
 fn svd_body(a: &Tensor, full: bool, driver: Option<&str>) -> Result<Vec<Tensor>> {
     refuse_driver("linalg.svd", driver)?;
     let (lead, m, n) = matrices("linalg.svd", a)?;
     if !full {
-        return super::svd_thin(a);
+        return svd_parts(a, false);
     }
     if m * n == 0 {
         let eye = |n: usize| {
@@ -304,20 +286,16 @@ fn svd_body(a: &Tensor, full: bool, driver: Option<&str>) -> Result<Vec<Tensor>>
         };
         return Ok(vec![eye(m)?, super::linalg_svdvals(a, None)?, eye(n)?]);
     }
-    let mut parts = handed(&svd_parts(a, true)?, &[&[m, m], &[m.min(n)], &[n, n]])?;
-    parts[1] = real_part(&parts[1])?;
-    Ok(parts)
+    svd_parts(a, true)
 }
 
 /// The factors in one matrix, pivots and zero pivots.
 fn lu_of(op: &'static str, a: &Tensor, pivot: bool) -> Result<Vec<Tensor>> {
-    let (_, m, n) = matrices(op, a)?;
+    matrices(op, a)?;
     if !pivot && a.numel() > 0 {
         return Err(Error::runtime(op, "LU without pivoting is not implemented on the CPU"));
     }
-    let parts = unpacked(&lu_parts(a)?, &[&[m, n], &[m.min(n)], &[]])?;
-    let whole = |t: &Tensor| real_part(&t.detach()?)?.cast(DType::I32);
-    Ok(vec![dense(&parts[0])?, whole(&parts[1])?, whole(&parts[2])?])
+    lu_parts(a)
 }
 
 fn lu_factor_ex_body(a: &Tensor, pivot: bool, check_errors: bool) -> Result<Vec<Tensor>> {
@@ -421,13 +399,7 @@ fn svd_method_body(a: &Tensor, some: bool, vectors: bool) -> Result<Vec<Tensor>>
 
 fn ldl_factor_ex_body(a: &Tensor, hermitian: bool, check_errors: bool) -> Result<Vec<Tensor>> {
     let op = "linalg.ldl_factor";
-    batch(op, a)?;
-    let n = a.shape()[a.ndim() - 1];
-    let mut parts = unpacked(&super::ldl_parts(a, hermitian)?, &[&[n, n], &[n], &[]])?;
-    parts[0] = dense(&parts[0])?;
-    for part in &mut parts[1..] {
-        *part = real_part(&part.detach()?)?.cast(DType::I32)?;
-    }
+    let parts = ldl_parts(a, hermitian)?;
     if check_errors {
         refuse(&parts[2], |n| {
             let why = format!(

@@ -2,10 +2,8 @@
 //!
 //! Each rule names its formula or its source. Depends on the primitives themselves, which the rules call again.
 
-use super::{
-    adjoint, eig_parts, eigh_parts, first_of, linalg_matrix_exp, real_part, row_order, solve_matrices, solve_triangle,
-    svd_thin, unpacked,
-};
+use super::decomposition::{eig_parts, eigh_parts, svd_parts};
+use super::{adjoint, first_of, linalg_matrix_exp, real_part, row_order, solve_matrices, solve_triangle};
 use crate::autograd::Ctx;
 use crate::ops::compare::select;
 use crate::{Error, Result, Scalar, Tensor};
@@ -50,10 +48,8 @@ fn quotient(a: &Tensor, b: &Tensor) -> Result<Tensor> {
 }
 
 /// `L⁻ᴴ Φ(Lᴴ g) L⁻¹ / 2`, where Φ copies the lower half up, conjugated (Murray, 2016).
-pub(super) fn cholesky_gradient(c: &Ctx<'_>, g: &Tensor) -> Result<Tensor> {
-    let (n, _) = sides(c);
-    let shapes: [&[usize]; 2] = [&[n, n], &[1]];
-    let ([l, _], [g, _]) = (first_of(unpacked(&c.out()?, &shapes)?)?, first_of(unpacked(g, &shapes)?)?);
+pub(super) fn cholesky_gradient(c: &Ctx<'_>) -> Result<Tensor> {
+    let (l, g) = (c.result(0)?, c.grad_or_zeros(0)?);
     let upper = adjoint(&l)?;
     let x = upper.matmul(&g)?;
     let phi = ((x.tril(0)? + &adjoint(&x.tril(-1)?)?)? * 0.5)?;
@@ -64,11 +60,9 @@ pub(super) fn cholesky_gradient(c: &Ctx<'_>, g: &Tensor) -> Result<Tensor> {
 
 /// Of a matrix that is not wide `(g_Q + Q sym(R g_Rᵀ - g_Qᵀ Q)) R⁻ᵀ`, where sym copies the lower half up; of a wide one the
 /// same of its square part, after the columns behind it (Roberts and Roberts, 2020).
-pub(super) fn qr_gradient(c: &Ctx<'_>, g: &Tensor) -> Result<Tensor> {
+pub(super) fn qr_gradient(c: &Ctx<'_>) -> Result<Tensor> {
     let (m, n) = sides(c);
-    let k = m.min(n);
-    let shapes: [&[usize]; 2] = [&[m, k], &[k, n]];
-    let ([q, r], [gq, gr]) = (first_of(unpacked(&c.out()?, &shapes)?)?, first_of(unpacked(g, &shapes)?)?);
+    let (q, r, gq, gr) = (c.result(0)?, c.result(1)?, c.grad_or_zeros(0)?, c.grad_or_zeros(1)?);
     let tall = |gq: &Tensor, r: &Tensor, gr: &Tensor| -> Result<Tensor> {
         let x = (r.matmul(&adjoint(gr)?)? - &adjoint(gq)?.matmul(&q)?)?;
         let both = real_diagonal(&(x.tril(0)? + &adjoint(&x.tril(-1)?)?)?)?;
@@ -87,11 +81,8 @@ pub(super) fn qr_gradient(c: &Ctx<'_>, g: &Tensor) -> Result<Tensor> {
 }
 
 /// `V (diag(g_λ) + (Vᴴ g_V) / (λⱼ - λᵢ)) Vᴴ` (Giles, 2008).
-pub(super) fn eigh_gradient(c: &Ctx<'_>, g: &Tensor) -> Result<Tensor> {
-    let (n, _) = sides(c);
-    let shapes: [&[usize]; 2] = [&[n], &[n, n]];
-    let ([w, v], [gw, gv]) = (first_of(unpacked(&c.out()?, &shapes)?)?, first_of(unpacked(g, &shapes)?)?);
-    let w = real_part(&w)?;
+pub(super) fn eigh_gradient(c: &Ctx<'_>) -> Result<Tensor> {
+    let (w, v, gw, gv) = (c.result(0)?, c.result(1)?, c.grad_or_zeros(0)?, c.grad_or_zeros(1)?);
     let gaps = (w.unsqueeze(-2)? - &w.unsqueeze(-1)?)?;
     let x = adjoint(&v)?.matmul(&gv)?;
     refuse_phase("linalg.eigh", &x.diagonal(0, -2, -1)?)?;
@@ -103,22 +94,18 @@ pub(super) fn eigh_gradient(c: &Ctx<'_>, g: &Tensor) -> Result<Tensor> {
 }
 
 /// `V⁻ᴴ (diag(g_λ) + (Vᴴ g_V - Vᴴ V diag(Re Vᴴ g_V)) / conj(λⱼ - λᵢ)) Vᴴ`, of a real matrix the real part.
-pub(super) fn eig_gradient(c: &Ctx<'_>, g: &Tensor, vectors: bool) -> Result<Tensor> {
-    let (n, _) = sides(c);
-    let shapes: [&[usize]; 2] = [&[n], &[n, n]];
-    let whole = if vectors { c.out()? } else { eig_parts(&c.x(0)?, true)? };
-    let [w, v] = first_of(unpacked(&whole, &shapes)?)?;
-    let vh = adjoint(&v)?;
+pub(super) fn eig_gradient(c: &Ctx<'_>, vectors: bool) -> Result<Tensor> {
+    let [w, v] = if vectors { [c.result(0)?, c.result(1)?] } else { first_of(eig_parts(&c.x(0)?, true)?)? };
+    let (vh, gw) = (adjoint(&v)?, c.grad_or_zeros(0)?);
     let inner = if vectors {
-        let [gw, gv] = first_of(unpacked(g, &shapes)?)?;
-        let x = vh.matmul(&gv)?;
+        let x = vh.matmul(&c.grad_or_zeros(1)?)?;
         let own = x.diagonal(0, -2, -1)?;
         refuse_phase("linalg.eig", &own)?;
         let x = (x - &(vh.matmul(&v)? * &real_part(&own)?.unsqueeze(-2)?)?)?;
         let gaps = (w.unsqueeze(-2)? - &w.unsqueeze(-1)?)?.conjugated()?;
         (quotient(&off_diagonal(&x)?, &gaps)? + &gw.diag_embed(0, -2, -1)?)?
     } else {
-        g.diag_embed(0, -2, -1)?
+        gw.diag_embed(0, -2, -1)?
     };
     let total = solve_matrices(&vh, &inner.matmul(&vh)?)?;
     match c.x(0)?.dtype().is_complex() {
@@ -132,18 +119,16 @@ fn off_diagonal(x: &Tensor) -> Result<Tensor> {
 }
 
 /// Townsend's formula (2016); columns that belong to no singular value have no gradient.
-pub(super) fn svd_gradient(c: &Ctx<'_>, g: &Tensor, full: bool) -> Result<Tensor> {
+pub(super) fn svd_gradient(c: &Ctx<'_>) -> Result<Tensor> {
     let (m, n) = sides(c);
     let k = m.min(n);
-    let (ku, kv) = if full { (m, n) } else { (k, k) };
-    let shapes: [&[usize]; 3] = [&[m, ku], &[k], &[kv, n]];
-    let thin = |t: &Tensor| -> Result<[Tensor; 3]> {
-        let [u, s, vt] = first_of(unpacked(t, &shapes)?)?;
-        Ok([u.narrow(-1, 0, k as i64)?, s, vt.narrow(-2, 0, k as i64)?])
+    let thin = |u: Tensor, vt: Tensor| -> Result<(Tensor, Tensor)> {
+        Ok((u.narrow(-1, 0, k as i64)?, vt.narrow(-2, 0, k as i64)?))
     };
-    let ([u, s, vt], [gu, gs, gvt]) = (thin(&c.out()?)?, thin(g)?);
+    let (u, vt) = thin(c.result(0)?, c.result(2)?)?;
+    let (gu, gvt) = thin(c.grad_or_zeros(0)?, c.grad_or_zeros(2)?)?;
+    let (s, gs) = (c.result(1)?, c.grad_or_zeros(1)?);
     let (ut, v, gv) = (adjoint(&u)?, adjoint(&vt)?, adjoint(&gvt)?);
-    let s = real_part(&s)?;
     let squares = s.square()?;
     let gaps = (squares.unsqueeze(-2)? - &squares.unsqueeze(-1)?)?;
     let skew = |x: Tensor| -> Result<Tensor> { quotient(&off_diagonal(&(&x - &adjoint(&x)?)?)?, &gaps) };
@@ -172,13 +157,12 @@ pub(super) fn svd_gradient(c: &Ctx<'_>, g: &Tensor, full: bool) -> Result<Tensor
 }
 
 pub(super) fn singular_values_gradient(c: &Ctx<'_>, g: &Tensor) -> Result<Tensor> {
-    let [u, _, vt] = first_of(svd_thin(&c.x(0)?)?)?;
+    let [u, _, vt] = first_of(svd_parts(&c.x(0)?, false)?)?;
     (u * &g.unsqueeze(-2)?)?.matmul(&vt)
 }
 
 pub(super) fn eigenvalues_gradient(c: &Ctx<'_>, g: &Tensor) -> Result<Tensor> {
-    let (n, _) = sides(c);
-    let [_, v] = first_of(unpacked(&eigh_parts(&c.x(0)?)?, &[&[n], &[n, n]])?)?;
+    let [_, v] = first_of(eigh_parts(&c.x(0)?)?)?;
     (&v * &g.unsqueeze(-2)?)?.matmul(&adjoint(&v)?)
 }
 
@@ -197,11 +181,10 @@ pub(super) fn pseudo_inverse_gradient(c: &Ctx<'_>, g: &Tensor) -> Result<Tensor>
 
 /// With `L⁻ᵀ (tril(Lᵀ g_L) + triu(g_U Uᵀ)) U⁻ᵀ` for the square part, and for what is beside or below it what follows from
 /// `A₂ = L U₂` and `A₂ = L₂ U`.
-pub(super) fn lu_gradient(c: &Ctx<'_>, g: &Tensor) -> Result<Tensor> {
+pub(super) fn lu_gradient(c: &Ctx<'_>) -> Result<Tensor> {
     let (m, n) = sides(c);
     let k = m.min(n);
-    let shapes: [&[usize]; 3] = [&[m, n], &[k], &[1]];
-    let ([lu, pivots, _], [g]) = (first_of(unpacked(&c.out()?, &shapes)?)?, first_of(unpacked(g, &shapes)?)?);
+    let (lu, pivots, g) = (c.result(0)?, c.result(1)?, c.grad_or_zeros(0)?);
     let (square, rest) = (k as i64, (m.max(n) - k) as i64);
     let corner = |t: &Tensor| t.narrow(-1, 0, square)?.narrow(-2, 0, square);
     let (own, g1) = (corner(&lu)?, corner(&g)?);
@@ -256,17 +239,27 @@ pub(super) fn exponential_gradient(c: &Ctx<'_>, g: &Tensor) -> Result<Tensor> {
 
 /// `d log|det A| = Re tr(A⁻¹ dA)`, `d det A = tr(adj A dA)`; a real sign is constant. Where a matrix is singular, its cofactors are
 /// made of its singular values, and the logarithm's gradient is infinite.
-pub(super) fn determinant_gradient(c: &Ctx<'_>, g: &Tensor) -> Result<Tensor> {
-    let part = |t: &Tensor, i: i64| t.select(-1, i);
+pub(super) fn determinant_gradient(c: &Ctx<'_>) -> Result<crate::autograd::Grads> {
+    // A real sign leads nowhere, as in PyTorch, rather than to zeros.
+    let along_sign_alone = c.grad(1).is_none() && c.grad(2).is_none();
+    let made = match along_sign_alone && !c.x(0)?.dtype().is_complex() {
+        true => None,
+        false => Some(determinant_total(c)?),
+    };
+    Ok(std::iter::once(made).collect())
+}
+
+fn determinant_total(c: &Ctx<'_>) -> Result<Tensor> {
     let wide = |t: Tensor| t.unsqueeze(-1)?.unsqueeze(-1);
-    let (a, out) = (c.x(0)?, c.out()?);
-    let mut along = (part(g, 1)? + &(part(g, 2)? * &part(&out, 2)?.conjugated()?)?)?;
+    let (a, sign, det) = (c.x(0)?, c.result(0)?, c.result(2)?);
+    let (of_log, of_det) = (c.grad_or_zeros(1)?, c.grad_or_zeros(2)?);
+    let mut along = (&of_log + &(&of_det * &det.conjugated()?)?)?;
     if a.dtype().is_complex() {
         // The sign turns by the imaginary part of what the logarithm grows by.
-        let turn = (part(g, 0)? * &part(&out, 0)?.conjugated()?)?;
+        let turn = (c.grad_or_zeros(0)? * &sign.conjugated()?)?;
         along = (along + &((&turn - &turn.conjugated()?)? * 0.5)?)?;
     }
-    let singular = part(&out.detach()?, 0)?.eq(0)?;
+    let singular = sign.detach()?.eq(0)?;
     if matches!(singular.any(None, false)?.item_bool(), Ok(false)) {
         return wide(along)?.mul(&adjoint(&a)?.inverse()?);
     }
@@ -277,15 +270,14 @@ pub(super) fn determinant_gradient(c: &Ctx<'_>, g: &Tensor) -> Result<Tensor> {
     let regular = select::r#where(&singular, &eye, &a)?.inverse()?;
     let regular = adjoint(&regular)?;
     let odd = select::r#where(&singular, &a, &eye)?;
-    let [u, s, vt] = first_of(svd_thin(&odd)?)?;
+    let [u, s, vt] = first_of(svd_parts(&odd, false)?)?;
     let others = crate::ops::scan::product_of_others(&s, s.ndim() - 1)?;
     let turn = wide((u.det()? * &vt.det()?)?.conjugated()?)?;
     let cofactors = ((&u * &others.unsqueeze(-2)?)?.matmul(&vt)? * &turn)?;
     // Nothing times infinity would be no number: only where the logarithm was asked for.
-    let of_log = part(g, 1)?;
     let asked = wide(of_log.detach()?.ne(0)?)?;
     let infinite = (cofactors.detach()? / 0.0)?.where_else_zero(&asked)?;
-    let at_singular = ((wide(part(g, 2)?)? * &cofactors)? + &(wide(of_log)? * &infinite)?.where_else_zero(&asked)?)?;
+    let at_singular = ((wide(of_det)? * &cofactors)? + &(wide(of_log)? * &infinite)?.where_else_zero(&asked)?)?;
     let plain = wide(along.where_else_zero(&singular.squeeze(Some(&[-1]))?.squeeze(Some(&[-1]))?.logical_not()?)?)?;
     select::r#where(&singular, &at_singular, &plain.mul(&regular)?)
 }

@@ -1,21 +1,22 @@
 //! Determinants, inverses, decompositions and linear systems.
 //!
-//! The primitives, of which those of decompositions give their parts one behind the other in one result; `factor` takes
-//! them apart, `solve` and `ops/matrix.rs` make more of them. Gradient rules are in `gradients`.
+//! The primitives of one result; those of decompositions, which have several, are in `decomposition`. `factor` has them under
+//! PyTorch's names, `solve` and `ops/matrix.rs` make more of them. Gradient rules are in `gradients`.
 //! Kernels are in `cpu/linalg.rs` and `cpu/factor.rs` (LAPACK), and in `mlx/linalg.rs` and `mlx/factor.rs` (MLX's
 //! factorisations, which run on its CPU). Matrices are the last two dimensions, those before them a batch.
 #![allow(non_snake_case)]
 
+pub mod decomposition;
 pub mod factor;
 mod gradients;
 pub mod lowrank;
 pub mod reflect;
 pub mod solve;
 
+use self::decomposition::determinant_parts_body;
 use self::gradients::{
-    cholesky_gradient, determinant_gradient, eig_gradient, eigenvalues_gradient, eigh_gradient, exponential_gradient,
-    inverse_gradient, lu_gradient, pseudo_inverse_gradient, qr_gradient, singular_values_gradient, solve_gradient,
-    svd_gradient, triangle_gradient,
+    eigenvalues_gradient, exponential_gradient, inverse_gradient, pseudo_inverse_gradient, singular_values_gradient,
+    solve_gradient, triangle_gradient,
 };
 use super::compare::select;
 use super::macros::define_ops;
@@ -23,7 +24,7 @@ use crate::autograd::{with_grad_layout, GradLayoutGuard, GradLayoutRule};
 use crate::dispatch::{self, Meta, Prim};
 use crate::ops::OpRow;
 use crate::shape::{self, Shape};
-use crate::{autograd, DType, Error, Result, Scalar, Tensor};
+use crate::{DType, Error, Result, Scalar, Tensor};
 use lucid_ir::linalg_ops;
 pub use lucid_ir::ops::linalg::*;
 
@@ -53,36 +54,12 @@ pub(super) fn matrices<'a>(op: &'static str, a: &'a Tensor) -> Result<(&'a [usiz
     }
 }
 
-/// What a decomposition gives: `each` numbers for every matrix.
-fn parts(op: LinalgOp, a: &Tensor, lead: &[usize], each: usize) -> Result<Tensor> {
+/// What gives `each` numbers for every matrix.
+fn values(op: LinalgOp, a: &Tensor, lead: &[usize], each: usize) -> Result<Tensor> {
     let mut shape = Shape::from_slice(lead);
     shape.push(each);
     let dtype = op.schema().result.of(a.dtype());
     dispatch::apply1(Prim::Linalg(op), &[a], Meta { shape, dtype })
-}
-
-/// The parts of the last dimension, each in its shape, after `own` had them in their own layout: matrices by columns.
-fn parted(t: &Tensor, shapes: &[&[usize]], own: impl Fn(Tensor) -> Result<Tensor>) -> Result<Vec<Tensor>> {
-    let (mut from, lead) = (0, &t.shape()[..t.ndim() - 1]);
-    let mut found = Vec::new();
-    for part in shapes {
-        let size: usize = part.iter().product();
-        let shape: Shape = lead.iter().chain(part.iter().rev()).copied().collect();
-        let rows = own(super::view::reshape_to(&t.narrow(-1, from, size as i64)?, &shape)?)?;
-        found.push(if part.len() == 2 { rows.transpose(-2, -1)? } else { rows });
-        from += size as i64;
-    }
-    Ok(found)
-}
-
-/// The parts of the last dimension, each in its shape; matrices are column-major.
-pub(super) fn unpacked(t: &Tensor, shapes: &[&[usize]]) -> Result<Vec<Tensor>> {
-    parted(t, shapes, Ok)
-}
-
-/// [`unpacked`] for the user: tensors of their own, so that a write to one of them is none to the others.
-pub(super) fn handed(t: &Tensor, shapes: &[&[usize]]) -> Result<Vec<Tensor>> {
-    parted(t, shapes, |part| part.copy())
 }
 
 /// Matrices in memory of their own, column by column.
@@ -110,52 +87,10 @@ pub(super) fn real_part(t: &Tensor) -> Result<Tensor> {
     }
 }
 
-fn cholesky_parts_body(a: &Tensor) -> Result<Tensor> {
-    let lead = batch("linalg.cholesky", a)?;
-    let n = a.shape()[a.ndim() - 1];
-    parts(LinalgOp::CholeskyParts, a, lead, n * n + 1)
-}
-
-fn qr_parts_body(a: &Tensor) -> Result<Tensor> {
-    let (lead, m, n) = matrices("linalg.qr", a)?;
-    let k = m.min(n);
-    parts(LinalgOp::QrParts, a, lead, m * k + k * n)
-}
-
-fn eigh_parts_body(a: &Tensor) -> Result<Tensor> {
-    let lead = batch("linalg.eigh", a)?;
-    let n = a.shape()[a.ndim() - 1];
-    parts(LinalgOp::EighParts, a, lead, n + n * n)
-}
-
-fn eig_parts_body(a: &Tensor, vectors: bool) -> Result<Tensor> {
-    schema::eig_parts.check(a.dtype())?;
-    let mut shape = Shape::from_slice(batch("linalg.eig", a)?);
-    let n = a.shape()[a.ndim() - 1];
-    shape.push(if vectors { n + n * n } else { n });
-    dispatch::apply1(Prim::Linalg(LinalgOp::EigParts { vectors }), &[a], Meta { shape, dtype: a.dtype().to_complex() })
-}
-
-fn svd_parts_body(a: &Tensor, full: bool) -> Result<Tensor> {
-    let (lead, m, n) = matrices("linalg.svd", a)?;
-    let k = m.min(n);
-    let each = if full { m * m + k + n * n } else { m * k + k + k * n };
-    parts(LinalgOp::SvdParts { full }, a, lead, each)
-}
-
-/// `U`, the singular values and `Vᴴ`, without what belongs to none.
-pub(super) fn svd_thin(a: &Tensor) -> Result<Vec<Tensor>> {
-    let (_, m, n) = matrices("linalg.svd", a)?;
-    let k = m.min(n);
-    let mut parts = handed(&svd_parts(a, false)?, &[&[m, k], &[k], &[k, n]])?;
-    parts[1] = real_part(&parts[1])?;
-    Ok(parts)
-}
-
 fn singular_values_body(a: &Tensor, driver: Option<&str>) -> Result<Tensor> {
     refuse_driver("linalg.svdvals", driver)?;
     let (lead, m, n) = matrices("linalg.svdvals", a)?;
-    parts(LinalgOp::SingularValues, a, lead, m.min(n))
+    values(LinalgOp::SingularValues, a, lead, m.min(n))
 }
 
 /// PyTorch's drivers are cuSOLVER's.
@@ -169,7 +104,7 @@ pub(super) fn refuse_driver(op: &'static str, driver: Option<&str>) -> Result<()
 fn eigenvalues_body(a: &Tensor, uplo: &str) -> Result<Tensor> {
     let lead = batch("linalg.eigvalsh", a)?;
     let a = &with_grad_layout(a, GradLayoutRule::RowMajor)?;
-    parts(LinalgOp::Eigenvalues, &lower_of("linalg.eigvalsh", a, uplo)?, lead, a.shape()[a.ndim() - 1])
+    values(LinalgOp::Eigenvalues, &lower_of("linalg.eigvalsh", a, uplo)?, lead, a.shape()[a.ndim() - 1])
 }
 
 /// A matrix whose lower half is the one that `uplo` names.
@@ -189,30 +124,14 @@ fn pseudo_inverse_body(a: &Tensor, atol: f64, rtol: f64, hermitian: bool) -> Res
     dispatch::apply1(Prim::Linalg(op), &[a], Meta { shape, dtype: a.dtype() })
 }
 
-fn reflector_parts_body(a: &Tensor) -> Result<Tensor> {
-    let (lead, m, n) = matrices("geqrf", a)?;
-    parts(LinalgOp::ReflectorParts, a, lead, m * n + m.min(n))
-}
-
-fn ldl_parts_body(a: &Tensor, hermitian: bool) -> Result<Tensor> {
-    let lead = batch("linalg.ldl_factor", a)?;
-    let n = a.shape()[a.ndim() - 1];
-    parts(LinalgOp::LdlParts { hermitian }, a, lead, n * n + n + 1)
-}
-
 fn ldl_solve_body(a: &Tensor, pivots: &Tensor, b: &Tensor, hermitian: bool) -> Result<Tensor> {
     let op = LinalgOp::LdlSolve { hermitian };
     dispatch::apply1(Prim::Linalg(op), &[a, pivots, b], Meta::new(b.shape(), b.dtype()))
 }
 
-fn lu_parts_body(a: &Tensor) -> Result<Tensor> {
-    let (lead, m, n) = matrices("linalg.lu", a)?;
-    parts(LinalgOp::LuParts, a, lead, m * n + m.min(n) + 1)
-}
-
 /// The order of the rows of `P`: row `i` of `L U` is row `order[i]` of the matrix.
 pub(super) fn row_order(pivots: &Tensor, m: usize) -> Result<Tensor> {
-    row_permutation(&real_part(&pivots.detach()?)?.cast(DType::I64)?, m as i64)
+    row_permutation(&pivots.detach()?.cast(DType::I64)?, m as i64)
 }
 
 /// The rows of `x` in another order, of each matrix its own.
@@ -248,12 +167,6 @@ fn exponential_body(a: &Tensor) -> Result<Tensor> {
     dispatch::apply1(Prim::Linalg(LinalgOp::Exponential), &[a], Meta::new(a.shape(), a.dtype()))
 }
 
-fn determinant_parts_body(op: &'static str, a: &Tensor) -> Result<Tensor> {
-    let mut shape = Shape::from_slice(batch(op, a)?);
-    shape.push(3);
-    dispatch::apply1(Prim::Linalg(LinalgOp::DeterminantParts), &[a], Meta { shape, dtype: a.dtype() })
-}
-
 fn inverse_body(a: &Tensor) -> Result<Tensor> {
     batch("inverse", a)?;
     dispatch::apply1(Prim::Linalg(LinalgOp::Inverse), &[a], Meta::new(a.shape(), a.dtype()))
@@ -282,27 +195,24 @@ fn solve_body(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     dispatch::apply1(Prim::Linalg(LinalgOp::SolveMatrices), &[&a, &b], Meta { shape, dtype: a.dtype() })
 }
 
-fn part_body(op: &'static str, part: i64, a: &Tensor) -> Result<Tensor> {
-    determinant_parts_body(op, a)?.select(-1, part)?.contiguous()
+fn det_body(a: &Tensor) -> Result<Tensor> {
+    // A copy, so that the graph has it as the one result of its step.
+    let [_, _, det] = first_of(determinant_parts_body("det", a)?)?;
+    det.copy()
 }
 
 fn logdet_body(a: &Tensor) -> Result<Tensor> {
-    let parts = determinant_parts_body("logdet", a)?;
+    let [sign, log] = first_of(determinant_parts_body("logdet", a)?)?;
     if a.dtype().is_complex() {
-        return parts.select(-1, 0)?.log()? + &real_part(&parts.select(-1, 1)?)?;
+        return sign.log()? + &log;
     }
-    let negative = parts.detach()?.select(-1, 0)?.lt(0)?;
-    select::r#where(&negative, Scalar::Float(f64::NAN), &parts.select(-1, 1)?)
+    let negative = sign.detach()?.lt(0)?;
+    select::r#where(&negative, Scalar::Float(f64::NAN), &log)
 }
 
 fn slogdet_body(a: &Tensor) -> Result<(Tensor, Tensor)> {
-    let parts = determinant_parts_body("slogdet", a)?;
-    let mut sign = parts.select(-1, 0)?.copy()?;
-    if !a.dtype().is_complex() {
-        sign = sign.detach()?;
-        autograd::leading_nowhere(&sign, "LinalgSlogdetBackward0", &[a])?;
-    }
-    Ok((sign, real_part(&parts.select(-1, 1)?)?.copy()?))
+    let [sign, log] = first_of(determinant_parts_body("slogdet", a)?)?;
+    Ok((sign, log))
 }
 
 /// LAPACK's word on each matrix: refused where it is not 0, looking also through what `vmap` hides.

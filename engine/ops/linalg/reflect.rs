@@ -5,7 +5,7 @@
 //! products and one triangular system, from which gradients follow, also where a τ is 0.
 #![allow(non_snake_case)]
 
-use super::{adjoint, handed, matrices, solve_triangle};
+use super::{adjoint, matrices, solve_triangle};
 use crate::autograd::{with_grad_layout, GradLayoutRule};
 use crate::ops::macros::define_composites;
 use crate::shape::Shape;
@@ -70,8 +70,8 @@ macro_rules! reflect_ops {
 reflect_ops!(define_composites);
 
 fn geqrf_body(a: &Tensor) -> Result<Vec<Tensor>> {
-    let (_, m, n) = matrices("geqrf", a)?;
-    handed(&super::reflector_parts(a)?, &[&[m, n], &[m.min(n)]])
+    matrices("geqrf", a)?;
+    super::decomposition::reflector_parts(a)
 }
 
 /// Vectors and factors of reflections, and how they act on columns.

@@ -4,7 +4,8 @@
 //! a batch. Complex ones are solved on the CPU alone.
 #![allow(non_snake_case)]
 
-use super::{adjoint, batch, by_columns, lu_parts, matrices, real_part, refuse, reordered, row_order, solve_triangle};
+use super::decomposition::lu_parts;
+use super::{adjoint, batch, by_columns, first_of, matrices, refuse, reordered, row_order, solve_triangle};
 use crate::autograd::{with_grad_layout, GradLayoutRule};
 use crate::ops::compare::select;
 use crate::ops::macros::define_composites;
@@ -211,8 +212,8 @@ fn turned(t: &Tensor) -> Result<Tensor> {
 
 /// For each matrix 0, or the number of the first pivot that is zero.
 pub(in crate::ops) fn zero_pivots(a: &Tensor) -> Result<Tensor> {
-    let parts = lu_parts(&a.detach()?)?;
-    real_part(&parts.select(-1, -1)?)?.cast(DType::I32)
+    let [_, _, info] = first_of(lu_parts(&a.detach()?)?)?;
+    Ok(info)
 }
 
 /// The matrices, with the identity in place of the singular ones, and which they are.

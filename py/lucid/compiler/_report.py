@@ -168,7 +168,7 @@ def flops(step: dict[str, Any], steps_by_value: dict[int, dict[str, Any]], layou
 def row_of(graph: Any, passes: Any) -> dict[str, Any]:
     """What is said of a graph."""
     steps = graph.steps()
-    by_value = {step["output"]: step for step in steps if step["output"] is not None}
+    by_value = {value: step for step in steps for value in step["outputs"]}
     for step in steps:
         step["flops"] = flops(step, by_value, graph.layout)
     return {

@@ -425,6 +425,7 @@ families! {
     einsum einsum_ops lucid::ops::einsum;
     metric metric_ops lucid::ops::distance;
     linalg linalg_ops lucid::ops::linalg;
+    decomposition decomposition_ops lucid::ops::linalg::decomposition;
     factor factor_ops lucid::ops::linalg::factor;
     solve solve_ops lucid::ops::linalg::solve;
     reflect reflect_ops lucid::ops::linalg::reflect;

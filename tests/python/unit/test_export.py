@@ -64,7 +64,19 @@ class Words(nn.Module):
         return F.log_softmax(self.fc(self.embedding(ids).mean(1)) * scale, dim=-1)
 
 
+class Factors(nn.Module):
+    """Steps of a graph that have several results, of several dtypes."""
+
+    def forward(self, x: Any) -> dict[str, Any]:
+        a = x @ x.mT + lucid.eye(4, device=x.device)
+        (q, r), (w, _), (_, s, _) = lucid.linalg.qr(x), lucid.linalg.eigh(a), lucid.linalg.svd(x, full_matrices=False)
+        factors, pivots, _ = lucid.linalg.lu_factor_ex(x)
+        lower, info = lucid.linalg.cholesky_ex(a)
+        return {"q": q @ r, "w": w * s, "factors": factors, "pivots": pivots, "lower": lower, "info": info}
+
+
 CASES: dict[str, Any] = {
+    "factors": (Factors, lambda: (lucid.randn(3, 4, 4),), lambda: (lucid.randn(5, 4, 4),), {"x": {0: "b"}}),
     "block": (Block, lambda: (lucid.randn(3, 5, 16),), lambda: (lucid.randn(7, 9, 16),), {"x": {0: "b", 1: "t"}}),
     "images": (Images, lambda: (lucid.randn(3, 3, 8, 8),), lambda: (lucid.randn(9, 3, 8, 8),), {"x": {0: "b"}}),
     "words": (

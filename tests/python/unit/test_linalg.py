@@ -159,3 +159,35 @@ def test_systems_and_their_transposes(dtype: str, n: int) -> None:
         y = lucid.linalg.lu_solve(lu, pivots, right, left=left, adjoint=adjoint).numpy()
         matrix = a.conj().T if adjoint else a
         np.testing.assert_allclose(matrix @ y if left else y @ matrix, right.numpy(), **bounds(dtype))
+
+
+PARTS = {
+    "qr": lambda a: lucid.linalg.qr(a),
+    "eigh": lambda a: lucid.linalg.eigh(a),
+    "eig": lambda a: lucid.linalg.eig(a),
+    "svd": lambda a: lucid.linalg.svd(a),
+    "slogdet": lambda a: lucid.linalg.slogdet(a),
+    "lu_factor": lambda a: lucid.linalg.lu_factor_ex(a),
+    "cholesky": lambda a: lucid.linalg.cholesky_ex(a),
+}
+
+
+# The gradient of general eigenvalues solves complex systems, which MLX does not.
+@pytest.mark.parametrize(("name", "device"), [(n, d) for n in PARTS for d in DEVICES if (n, d) != ("eig", "gpu")])
+def test_a_decomposition_is_one_step_and_one_node(name: str, device: str) -> None:
+    base = lucid.randn(2, 3, 3)
+    a = (base @ base.mT + 3 * lucid.eye(3)).to(device).requires_grad_()
+    recorder = _C._GraphRecorder([a], False)
+    made = PARTS[name](a)
+    graph = recorder.finish()[0]
+    steps = [row for row in graph.steps() if len(row["outputs"]) > 1]
+    assert len(steps) == 1 and steps[0]["op"].endswith("_parts")
+    assert sum(row["op"] == "copy" for row in graph.steps()) == 0
+    assert str(graph).count("_parts(") == 1 and "_parts" in graph.to_dot() and "_parts" in graph.to_svg()
+    differentiable = [t for t in made if t.grad_fn is not None]
+    assert len({t.grad_fn for t in differentiable}) == 1
+    assert [t.output_nr for t in differentiable] == [i for i, t in enumerate(made) if t.grad_fn is not None]
+    # What nothing used has no gradient to give; together they are the sum.
+    each = [lucid.autograd.grad(t.abs().sum(), a, retain_graph=True)[0] for t in differentiable]
+    whole = lucid.autograd.grad(sum(t.abs().sum() for t in differentiable), a)[0]
+    lucid.testing.assert_close(sum(each), whole, **within("decomposition"))

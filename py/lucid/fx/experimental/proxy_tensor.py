@@ -136,7 +136,7 @@ class _Trace:
         reached = set(range(len(inputs)))
         for step in graph.steps():
             if reached & set(step["inputs"]):
-                reached.add(step["output"])
+                reached.update(step["outputs"])
         if reached & set(values):
             raise errors.RuntimeError(
                 "make_fx: a result depends on the inputs by what is not recorded, such as a backward pass; "

@@ -71,7 +71,7 @@ class Steps:
     def __init__(self, graph: _C._Graph) -> None:
         self.graph = graph
         self.rows = graph.steps()
-        self._by_value = {row["output"]: row for row in self.rows if row["output"] is not None}
+        self._by_value = {value: row for row in self.rows for value in row["outputs"]}
         self._roots: dict[int, int] = {}
 
     def root(self, value: int) -> int:
@@ -84,7 +84,7 @@ class Steps:
     def bytes_of(self, value: int, size: int = 4) -> int:
         """Bytes of a value's elements; `size` is an element's, for inputs."""
         row = self._by_value.get(value)
-        if row is not None:
+        if row is not None and len(row["outputs"]) == 1:
             return int(row["bytes"])
         count = size
         for n in self.graph.layout(value)[0]:
@@ -98,11 +98,11 @@ class Steps:
         never = {*self.graph.inputs(), *(self.root(v) for v in kept)}
         most = held
         for at, row in enumerate(self.rows):
-            value = row["output"]
             touched = {self.root(v) for v in row["inputs"]}
-            if value is not None and self.root(value) == value:
-                held += self.bytes_of(value)
-                touched.add(value)
+            for value in row["outputs"]:
+                if self.root(value) == value:
+                    held += self.bytes_of(value)
+                    touched.add(value)
             most = max(most, held)
             held -= sum(self.bytes_of(v) for v in touched if v not in never and last.get(v, -1) <= at)
         return most
@@ -122,7 +122,7 @@ class Steps:
             value = row["output"]
             if value is None or self.root(value) != value or not (row["inputs"] or row["shape"]):
                 continue
-            moved = sum(self.bytes_of(v, size) for v in {value, *row["inputs"]})
+            moved = sum(self.bytes_of(v, size) for v in {*row["outputs"], *row["inputs"]})
             total += Work(1, moved, flops(row, self._by_value, self.graph.layout))
         return total
 
@@ -194,7 +194,7 @@ def _record(g: GraphIR) -> Recording:
     at = 0
     for n, newest in ends:
         begin = at
-        while at < len(made.steps.rows) and (made.steps.rows[at]["output"] or 0) <= newest:
+        while at < len(made.steps.rows) and max(made.steps.rows[at]["outputs"], default=0) <= newest:
             at += 1
         made.places[n] = range(begin, at)
     return made
