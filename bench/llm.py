@@ -172,7 +172,8 @@ def main() -> None:
     reads = bandwidth(given.device)
     print(f"{given.shape}, {shape['num_hidden_layers']} layers, {given.device}, {lucid.get_num_threads()} threads, "
           f"batch {given.batch}, prompt {given.prompt}; a sum reads {reads / 1e9:.1f} GB/s")  # fmt: skip
-    print(f"{'side and bits':>14} {'MB':>8} {'peak MB':>8} {'prefill tok/s':>14} {'decode tok/s':>13} {'of roofline':>12}")
+    head = f"{'side and bits':>14} {'MB':>8} {'peak MB':>8} {'prefill tok/s':>14} {'decode tok/s':>13}"
+    print(f"{head} {'of roofline':>12}")
     rows = []
     for name, side in sides.items():
         prefill, decode = (statistics.median(column) for column in zip(*seen[name], strict=True))

@@ -288,7 +288,15 @@ impl Job {
         let own = Arc::clone(&core);
         thread::Builder::new()
             .name(format!("lucid-group-{name}"))
-            .spawn(move || tasks.iter().for_each(|task| no_grad(|| task(&own))))
+            .spawn(move || {
+                tasks.iter().for_each(|task| no_grad(|| task(&own)));
+                let on_gpu = own.job.config.backend == "nccl";
+                drop(own);
+                // MLX's encoder of a GPU's work, which the thread holds, ends the process where it outlives the driver.
+                while on_gpu {
+                    thread::park();
+                }
+            })
             .map_err(|e| Error::distributed(op, format!("no thread for the group: {e}")))?;
         self.groups.lock().push(Arc::downgrade(&core));
         let queue = Arc::new(Mutex::new(queue));

@@ -216,19 +216,28 @@ for (unsigned int k = lane; k < {head}; k += LUCID_GROUP) {{
         least = super::kernel_text::LEAST,
         scores = either(&|whole| {
             let (read, half) = (elements("k", whole), lanes / 2);
-            // Threads beyond the last key read it again, so that all loads can be under way before one is waited for.
-            format!(
-                "LUCID_UNROLL_BY_4
-for (unsigned int first = 0; first < n; first += {together}) {{
-  unsigned int t = first + own;
-  size_t at = base + (size_t)(t < n ? t : n - 1) * {head};
-  {read}
-  float score = {dot};
-  for (int o = {half}; o > 0; o /= 2) score += LUCID_SHUFFLE(score, o);
-  if (sub == 0 && t < n) p[t] = score;
-}}
+            // Four keys are read before the first is used: what threads exchange would make each wait for the one before. Threads
+            // beyond the last key read it again.
+            let mut text = format!("for (unsigned int first = 0; first < n; first += {}) {{\n", 4 * together);
+            for u in 0..4 {
+                let _ = write!(
+                    text,
+                    "unsigned int t{u} = first + {} + own; float score{u};
+{{ size_t at = base + (size_t)(t{u} < n ? t{u} : n - 1) * {head}; {read}
+score{u} = {dot}; }}
+",
+                    u * together
+                );
+            }
+            for u in 0..4 {
+                let _ = write!(
+                    text,
+                    "for (int o = {half}; o > 0; o /= 2) score{u} += LUCID_SHUFFLE(score{u}, o);
+if (sub == 0 && t{u} < n) p[t{u}] = score{u};
 "
-            )
+                );
+            }
+            text + "}\n"
         }),
         weighed = either(&|whole| {
             let read = elements("v0", whole);

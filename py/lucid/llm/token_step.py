@@ -62,8 +62,8 @@ class TokenStep:
 
 
 def step(model: CausalLM, tokens: Tensor, cache: Cache) -> Tensor | None:
-    """The logits (B, vocab_size) after the last of `tokens` (B, L), whose keys and values the cache takes; None where the
-    model itself must compute them."""
+    """The logits (B, vocab_size) after the last of `tokens` (B, L), whose keys and values the cache takes; None where
+    the model itself must compute them."""
     layers = cache.layers
     plain = tokens.device.type != "cpu" and cache.padding is None and not lucid.is_grad_enabled()
     if not plain or tokens.numel() == 0 or _C._graph_recording():
