@@ -75,7 +75,7 @@ fn arithmetic_of_few_is_that_of_many() -> Result<()> {
     }
     let x = many.i(..4)?.copy()?;
     x.add_(&three.i(..4)?, 1)?;
-    assert_close(x, [4.0, 5.0, 6.0, 7.0]);
+    assert_close(&x, [4.0, 5.0, 6.0, 7.0]);
     lucid::profile::start();
     // More than other tests add meanwhile.
     for _ in 0..10_000 {
