@@ -374,9 +374,9 @@ impl Decoder {
     fn capped(&self, [q, k, v]: [&Tensor; 3], mask: Option<&Tensor>, causal: bool, cap: f64) -> Result<Tensor> {
         let c = &self.config;
         // Queries that share a key's head lie beside each other.
-        let (count, keys) = (q.shape()[2], k.shape()[2]);
+        let (batch, count, keys) = (q.shape()[0], q.shape()[2], k.shape()[2]);
         let shared = (c.heads / c.kv_heads) as isize;
-        let q = q.reshape(&[1, c.kv_heads as isize, shared, count as isize, c.head_dim as isize])?;
+        let q = q.reshape(&[batch as isize, c.kv_heads as isize, shared, count as isize, c.head_dim as isize])?;
         let scores = (q.matmul(&k.unsqueeze(2)?.transpose(-1, -2)?)? * c.scale)?;
         let mut scores = ((scores / cap)?.tanh()? * cap)?.cast(DType::F32)?;
         let seen;
@@ -392,7 +392,7 @@ impl Decoder {
             scores = scores.masked_fill(&mask.logical_not()?, -1e30)?;
         }
         let made = scores.softmax(-1, None)?.cast(v.dtype())?.matmul(&v.unsqueeze(2)?)?;
-        made.reshape(&[1, c.heads as isize, count as isize, c.head_dim as isize])
+        made.reshape(&[batch as isize, c.heads as isize, count as isize, c.head_dim as isize])
     }
 
     /// Goes on with a prompt: calls `each` with every new token until it says false, a token ends the text, or there are

@@ -438,7 +438,7 @@ fn text(plan: &Plan) -> Text {
         let _ = writeln!(body, "// aligned to 16 bytes: {}", named.join(", "));
     }
     let _ = writeln!(body, "LUCID_SHARED float4 held[{}];", rows * tile / 4);
-    let _ = write!(body, "unsigned int warp = i / 32, at32 = lane % 32;\n");
+    let _ = writeln!(body, "unsigned int warp = i / 32, at32 = lane % 32;");
     body += &rows_of_warp(plan);
     let turns = plan.turns();
     let (vector, words) = match format {
@@ -575,12 +575,12 @@ unsigned int from = turn * {} + at32;
     body += "}\n}\n";
     for m in 0..*rows {
         for j in 0..taken {
-            let _ = write!(body, "for (int o = 16; o > 0; o /= 2) sum{m}_{j} += LUCID_SHUFFLE(sum{m}_{j}, o);\n");
+            let _ = writeln!(body, "for (int o = 16; o > 0; o /= 2) sum{m}_{j} += LUCID_SHUFFLE(sum{m}_{j}, o);");
         }
     }
     body += "if (at32 == 0) {\n";
     for u in 0..plan.each {
-        let _ = write!(body, "if (warp * {} + {u} < {units}) {{\n", plan.each);
+        let _ = writeln!(body, "if (warp * {} + {u} < {units}) {{", plan.each);
         for m in 0..*rows {
             body += &store(plan, m, u);
         }
@@ -601,9 +601,9 @@ fn rows_of_warp(plan: &Plan) -> String {
     };
     let mut body = String::new();
     for u in 0..plan.each {
-        let _ = write!(
+        let _ = writeln!(
             body,
-            "unsigned int u{u} = warp * {each} + {u} < {units} ? warp * {each} + {u} : {last};\n",
+            "unsigned int u{u} = warp * {each} + {u} < {units} ? warp * {each} + {u} : {last};",
             each = plan.each,
             last = units - 1
         );
@@ -611,22 +611,22 @@ fn rows_of_warp(plan: &Plan) -> String {
             let j = u * parts + part;
             match plan.after {
                 Form::Gated(_) => {
-                    let _ = write!(body, "unsigned int t{j} = u{u}, of{j} = {part};\n");
+                    let _ = writeln!(body, "unsigned int t{j} = u{u}, of{j} = {part};");
                 }
                 Form::Rotated { head } => {
                     let half = head / 2;
                     let _ =
-                        write!(body, "unsigned int t{j} = u{u} / {half} * {head} + u{u} % {half} + {};\n", part * half);
+                        writeln!(body, "unsigned int t{j} = u{u} / {half} * {head} + u{u} % {half} + {};", part * half);
                 }
                 Form::Product { .. } => {
-                    let _ = write!(body, "unsigned int t{j} = u{u};\n");
+                    let _ = writeln!(body, "unsigned int t{j} = u{u};");
                 }
             }
             if !matches!(plan.after, Form::Gated(_)) {
-                let _ = write!(body, "unsigned int of{j} = 0;\n");
+                let _ = writeln!(body, "unsigned int of{j} = 0;");
                 for (m, size) in sizes[..sizes.len() - 1].iter().enumerate() {
                     let _ =
-                        write!(body, "if (of{j} == {m} && t{j} >= {size}) {{ t{j} -= {size}; of{j} = {}; }}\n", m + 1);
+                        writeln!(body, "if (of{j} == {m} && t{j} >= {size}) {{ t{j} -= {size}; of{j} = {}; }}", m + 1);
                 }
             }
             let chosen = |name: &str| {
@@ -636,16 +636,16 @@ fn rows_of_warp(plan: &Plan) -> String {
                 }
                 text
             };
-            let _ = write!(body, "LUCID_DEVICE const {weight}* w{j} = ({}) + (size_t)t{j} * {words};\n", chosen("m"));
+            let _ = writeln!(body, "LUCID_DEVICE const {weight}* w{j} = ({}) + (size_t)t{j} * {words};", chosen("m"));
             if let Format::Packed { group, scales, .. } = format {
                 for name in ["s", "b"] {
                     let (from, each) = (chosen(name), columns / group);
                     let _ =
-                        write!(body, "LUCID_DEVICE const {scales}* w{name}{j} = ({from}) + (size_t)t{j} * {each};\n");
+                        writeln!(body, "LUCID_DEVICE const {scales}* w{name}{j} = ({from}) + (size_t)t{j} * {each};");
                 }
             }
             if plan.biased {
-                let _ = write!(body, "LUCID_DEVICE const {kind}* wa{j} = {};\n", chosen("a"));
+                let _ = writeln!(body, "LUCID_DEVICE const {kind}* wa{j} = {};", chosen("a"));
             }
         }
     }
@@ -667,7 +667,7 @@ fn store(plan: &Plan, m: usize, u: usize) -> String {
     let each = |j: usize, of: &str| {
         let mut text = String::new();
         for (number, size) in sizes.iter().enumerate() {
-            let _ = write!(text, "if (of{j} == {number}) out{number}[{} + t{j}] = ({kind})({of});\n", m * size);
+            let _ = writeln!(text, "if (of{j} == {number}) out{number}[{} + t{j}] = ({kind})({of});", m * size);
         }
         text
     };

@@ -7,17 +7,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import lucid
-from lucid import _C, Tensor, nn
+from lucid import _C, Tensor, errors, nn
 from lucid.llm.cache import Cache, LayerCache
 from lucid.nn.modules.quantized import QuantizedEmbedding, QuantizedLinear
 
 if TYPE_CHECKING:
     from lucid.llm.model import CausalLM
 
-#: A module's dictionaries that must stay empty.
-HOOKS = (
-    "_forward_hooks", "_forward_pre_hooks", "_forward_hooks_with_kwargs", "_forward_pre_hooks_with_kwargs",
-)  # fmt: skip
+#: A module's dictionaries of what is called beside `forward`.
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
 class TokenStep:
@@ -25,12 +23,18 @@ class TokenStep:
 
     def __init__(self, model: CausalLM) -> None:
         self.entries: list[tuple[dict[str, Any], str, Any]] = []
-        self.empty: list[dict[Any, Any]] = []
+        self.hooks: list[dict[Any, Any]] = []
+        self.attributes = [module.__dict__ for module in model.modules()]
         for module in model.modules():
             for table in (module._modules, module._parameters, module._buffers):
                 self.entries += [(table, name, value) for name, value in table.items()]
-            self.empty += [getattr(module, name) for name in HOOKS if hasattr(module, name)]
-        self.decoder = self._decoder(model) if self.is_plain(model) else None
+            self.hooks += [getattr(module, name) for name in HOOKS]
+        self.changed = self._is_changed()
+        self.decoder = self._decoder(model) if not self.changed and self.is_plain(model) else None
+
+    def _is_changed(self) -> bool:
+        """Has a module hooks, or a function of its own?"""
+        return any(self.hooks) or any("forward" in attributes for attributes in self.attributes)
 
     @staticmethod
     def is_plain(model: CausalLM) -> bool:
@@ -42,9 +46,8 @@ class TokenStep:
             own.RMSNorm, own.MLP, own.Attention, own.Layer, own.Decoder, own.CausalLM,
         }  # fmt: skip
         modules = list(model.modules())
-        alike = all(type(m) in known and "forward" not in m.__dict__ for m in modules)
         packed = (m for m in modules if isinstance(m, (QuantizedLinear, QuantizedEmbedding)))
-        return alike and not any(m.dynamic for m in packed)
+        return all(type(m) in known for m in modules) and not any(m.dynamic for m in packed)
 
     @staticmethod
     def _decoder(model: CausalLM) -> Any:
@@ -52,11 +55,17 @@ class TokenStep:
         devices = {t.device for t in tensors.values()}
         if len(devices) != 1 or next(iter(devices)).type in ("cpu", "meta"):
             return None
-        return _C._Decoder.of_tensors(model.config, tensors)
+        try:
+            return _C._Decoder.of_tensors(model.config, tensors)
+        except errors.ValueError:
+            # Of a module that was put in another's place: it has another shape, or a bias.
+            return None
 
     def is_current(self) -> bool:
         """Is the model what it was?"""
-        if any(self.empty) or any(table.get(name) is not value for table, name, value in self.entries):
+        if self._is_changed() != self.changed:
+            return False
+        if any(table.get(name) is not value for table, name, value in self.entries):
             return False
         return self.decoder is None or bool(self.decoder.is_current())
 
