@@ -157,12 +157,8 @@ impl<'a> RowMatrix<'a> {
 /// The product of a few rows (M, K) with a matrix, behind a norm, in one launch, which the tape sees nothing of; nothing where
 /// the device has no such kernel.
 pub(crate) fn row_product(x: &Tensor, norm: Option<(&Tensor, f64)>, matrix: RowMatrix<'_>) -> Result<Option<Tensor>> {
-    let norm = match norm {
-        None => None,
-        Some((weight, eps)) => Some((gpu_array(weight), eps)),
-    };
     let (Some(x), Some(matrix)) = (gpu_array(x), matrix.on_gpu()) else { return Ok(None) };
-    let norm = match norm {
+    let norm = match norm.map(|(weight, eps)| (gpu_array(weight), eps)) {
         None => None,
         Some((None, _)) => return Ok(None),
         Some((Some(weight), eps)) => Some((weight, eps)),

@@ -293,8 +293,10 @@ impl Job {
                 let on_gpu = own.job.config.backend == "nccl";
                 drop(own);
                 // MLX's encoder of a GPU's work, which the thread holds, ends the process where it outlives the driver.
-                while on_gpu {
-                    thread::park();
+                if on_gpu {
+                    loop {
+                        thread::park();
+                    }
                 }
             })
             .map_err(|e| Error::distributed(op, format!("no thread for the group: {e}")))?;

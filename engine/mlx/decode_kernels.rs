@@ -176,15 +176,11 @@ LUCID_BARRIER;
 "
         )
     };
-    let gather: String = (0..EACH)
-        .map(|e| {
-            format!(
-                "for (int o = {lanes}; o < 32; o *= 2) r{e} += LUCID_SHUFFLE(r{e}, o);
-if (lane % 32 < {lanes}) sums[lane / 32 * {head} + sub * 8 + {e}] = r{e};
-"
-            )
-        })
-        .collect();
+    // All that threads exchange comes before what some of them store.
+    let shared_sums: String =
+        (0..EACH).map(|e| format!("for (int o = {lanes}; o < 32; o *= 2) r{e} += LUCID_SHUFFLE(r{e}, o);\n")).collect();
+    let stored: String = (0..EACH).map(|e| format!("sums[lane / 32 * {head} + sub * 8 + {e}] = r{e};\n")).collect();
+    let gather = format!("{shared_sums}if (lane % 32 < {lanes}) {{\n{stored}}}\n");
     let either = |loop_: &dyn Fn(bool) -> String| match kind {
         "LUCID_BF16" => format!("if (whole) {{\n{}}} else {{\n{}}}\n", loop_(true), loop_(false)),
         _ => loop_(false),
