@@ -15,7 +15,7 @@ from lucid.llm.blocks import BlockEmbedding, Blocks
 from lucid.llm.cache import Cache, LayerCache, RotatingCache
 from lucid.llm.config import Config
 from lucid.llm.rope import Rope, rotate
-from lucid.llm.token_step import step
+from lucid.llm.token_step import forget, step
 from lucid.nn import functional as F
 from lucid.nn.modules.quantized import QuantizedEmbedding, _Quantized
 from lucid.nn.parameter import Parameter
@@ -326,6 +326,11 @@ class CausalLM(nn.Module):
             self.lm_head = linear(config.hidden_size, config.vocab_size, False, device, dtype)
         self.rope = Rope(config)
         self.local_rope = None if config.rope_local_theta is None else Rope(config, local=True)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Any:
+        # What the engine holds of the old parameters would keep their memory.
+        forget(self)
+        return super()._apply(fn, recurse)
 
     @property
     def device(self) -> Any:

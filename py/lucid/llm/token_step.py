@@ -4,6 +4,7 @@ between layers. What a model has been changed to (hooks, adapters, other modules
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import lucid
@@ -70,6 +71,10 @@ class TokenStep:
         return self.decoder is None or bool(self.decoder.is_current())
 
 
+#: Of models that are alive. Not their attributes: a copy of a model, or a file of one, has none.
+_STEPS: weakref.WeakKeyDictionary[CausalLM, TokenStep] = weakref.WeakKeyDictionary()
+
+
 def step(model: CausalLM, tokens: Tensor, cache: Cache) -> Tensor | None:
     """The logits (B, vocab_size) after the last of `tokens` (B, L), whose keys and values the cache takes; None where
     the model itself must compute them."""
@@ -79,10 +84,9 @@ def step(model: CausalLM, tokens: Tensor, cache: Cache) -> Tensor | None:
         return None
     if any(type(layer) is not LayerCache or layer.length != cache.offset for layer in layers):
         return None
-    made: TokenStep | None = model.__dict__.get("_token_step")
+    made = _STEPS.get(model)
     if made is None or not made.is_current():
-        made = TokenStep(model)
-        model.__dict__["_token_step"] = made
+        made = _STEPS[model] = TokenStep(model)
     if made.decoder is None or (tokens.shape[1] > 1 and not _C._runs_decoder_layers()):
         return None
     c, embed, length = model.config, model.model.embed_tokens, tokens.shape[1]
@@ -103,5 +107,10 @@ def step(model: CausalLM, tokens: Tensor, cache: Cache) -> Tensor | None:
 
 def is_used(model: CausalLM, cache: Cache) -> bool:
     """Does a model's next token come from here, so that the cache can forget it again?"""
-    made: TokenStep | None = model.__dict__.get("_token_step")
+    made = _STEPS.get(model)
     return made is not None and made.decoder is not None and all(type(layer) is LayerCache for layer in cache.layers)
+
+
+def forget(model: CausalLM) -> None:
+    """Lets go of what is held of a model."""
+    _STEPS.pop(model, None)

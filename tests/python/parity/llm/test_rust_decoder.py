@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import gc
 import json
+import pickle
 import shutil
+import weakref
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -233,3 +237,16 @@ def test_a_step_that_is_begun_early_is_forgotten() -> None:
     assert cache.offset == 3 + 3
     rest = llm.generate(model, [first[-1]], max_new_tokens=4, eos_token_id=[], cache=cache)[0].tokens
     assert first + rest == whole
+
+
+def test_a_model_that_has_stepped_is_copied_pickled_and_collected() -> None:
+    """What the engine keeps of a model is no part of it."""
+    model = small("gpu")
+    want = next_logits(model, True)
+    copies = [copy.deepcopy(model), pickle.loads(pickle.dumps(model))]
+    gone = weakref.ref(model)
+    del model
+    gc.collect()
+    assert gone() is None
+    for each in copies:
+        np.testing.assert_allclose(next_logits(each, True), want, **within("logits"))
