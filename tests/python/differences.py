@@ -400,10 +400,6 @@ DIFFERENCES: tuple[Difference, ...] = (
         ),
     ),
     *because(
-        "each result has a step of its own",
-        ("u, s, v = torch.linalg.svd(torch.eye(2).requires_grad_())\nu.grad_fn is s.grad_fn", "True", "False"),
-    ),
-    *because(
         "a tensor that is given twice has one gradient",
         (
             (
