@@ -288,17 +288,7 @@ impl Job {
         let own = Arc::clone(&core);
         thread::Builder::new()
             .name(format!("lucid-group-{name}"))
-            .spawn(move || {
-                tasks.iter().for_each(|task| no_grad(|| task(&own)));
-                let on_gpu = own.job.config.backend == "nccl";
-                drop(own);
-                // MLX's encoder of a GPU's work, which the thread holds, ends the process where it outlives the driver.
-                if on_gpu {
-                    loop {
-                        thread::park();
-                    }
-                }
-            })
+            .spawn(move || tasks.iter().for_each(|task| no_grad(|| task(&own))))
             .map_err(|e| Error::distributed(op, format!("no thread for the group: {e}")))?;
         self.groups.lock().push(Arc::downgrade(&core));
         let queue = Arc::new(Mutex::new(queue));

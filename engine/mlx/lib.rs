@@ -61,6 +61,7 @@ mod rnn_layer;
 mod rnn_sequence;
 mod row_kernels;
 mod row_product;
+mod row_product_text;
 mod scan;
 mod softmax_kernels;
 mod sort;
