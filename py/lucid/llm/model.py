@@ -158,10 +158,12 @@ class Masks:
         return self._made[key]
 
 
+def _gelu_tanh(x: Tensor) -> Tensor:
+    return F.gelu(x, approximate="tanh")
+
+
 def _activation(name: str) -> Any:
-    if name == "silu":
-        return F.silu
-    return (lambda x: F.gelu(x, approximate="tanh")) if name == "gelu_pytorch_tanh" else F.gelu
+    return {"silu": F.silu, "gelu_pytorch_tanh": _gelu_tanh}.get(name, F.gelu)
 
 
 class MLP(nn.Module):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import lucid
 from lucid import _C, Tensor, errors, nn
+from lucid.amp.autocast_mode import is_autocast_enabled
 from lucid.llm.cache import Cache, LayerCache
 from lucid.nn.modules.quantized import QuantizedEmbedding, QuantizedLinear
 
@@ -30,6 +31,8 @@ class TokenStep:
             for table in (module._modules, module._parameters, module._buffers):
                 self.entries += [(table, name, value) for name, value in table.items()]
             self.hooks += [getattr(module, name) for name in HOOKS]
+            # Numbers and functions of its own, which the engine took from the configuration.
+            self.entries += [(module.__dict__, name, v) for name, v in module.__dict__.items() if name[0] != "_"]
         self.changed = self._is_changed()
         self.decoder = self._decoder(model) if not self.changed and self.is_plain(model) else None
 
@@ -48,7 +51,25 @@ class TokenStep:
         }  # fmt: skip
         modules = list(model.modules())
         packed = (m for m in modules if isinstance(m, (QuantizedLinear, QuantizedEmbedding)))
-        return all(type(m) in known for m in modules) and not any(m.dynamic for m in packed)
+        if any(type(m) not in known for m in modules) or any(m.dynamic for m in packed):
+            return False
+        c = model.config
+        for module in modules:
+            if isinstance(module, own.RMSNorm):
+                alike = (module.eps, module.unit_offset) == (c.rms_norm_eps, c.unit_offset)
+            elif isinstance(module, own.MLP):
+                alike = module.act is own._activation(c.hidden_act)
+            elif isinstance(module, own.Attention):
+                sizes = (c.num_attention_heads, c.num_key_value_heads, c.head_dim)
+                alike = (module.heads, module.kv_heads, module.head_dim) == sizes
+                scale = (c.query_pre_attn_scalar or c.head_dim) ** -0.5
+                alike = alike and (module.scale, module.cap) == (scale, c.attn_logit_softcapping)
+            else:
+                alike = True
+            if not alike:
+                return False
+        windows = [layer.self_attn.window for layer in model.model.layers]
+        return windows == list(c.layer_windows)
 
     @staticmethod
     def _decoder(model: CausalLM) -> Any:
@@ -80,6 +101,7 @@ def step(model: CausalLM, tokens: Tensor, cache: Cache) -> Tensor | None:
     the model itself must compute them."""
     layers = cache.layers
     plain = tokens.device.type != "cpu" and cache.padding is None and not lucid.is_grad_enabled()
+    plain = plain and not is_autocast_enabled(tokens.device.type)
     if not plain or tokens.numel() == 0 or _C._graph_recording():
         return None
     if any(type(layer) is not LayerCache or layer.length != cache.offset for layer in layers):

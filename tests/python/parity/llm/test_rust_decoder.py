@@ -200,7 +200,7 @@ def next_logits(model: llm.CausalLM, engine: bool) -> np.ndarray:
     model.hidden(tokens, cache)
     last = lucid.tensor([[7]]).to(model.device)
     found = model(last, cache=cache)[:, -1] if engine else model.logits(model.hidden(last, cache))[:, -1]
-    return np.asarray(found.cpu())
+    return np.asarray(found.float().cpu())
 
 
 CHANGES: dict[str, Callable[[llm.CausalLM], Any]] = {
@@ -210,6 +210,8 @@ CHANGES: dict[str, Callable[[llm.CausalLM], Any]] = {
     "state dict": lambda m: m.load_state_dict({k: v * 0.5 for k, v in m.state_dict().items()}),
     "hook": lambda m: m.model.layers[0].mlp.register_forward_hook(lambda _, x, y: y * 2.0),
     "another module": lambda m: setattr(m.model.layers[0].mlp, "down_proj", lucid.nn.Linear(64, 32).to(m.device)),
+    "number": lambda m: setattr(m.model.layers[1].self_attn, "scale", 1.0),
+    "activation": lambda m: setattr(m.model.layers[1].mlp, "act", lucid.tanh),
     "function": lambda m: setattr(m.model.layers[0].mlp, "forward", lambda x: x * 0.0),
 }
 
@@ -224,6 +226,20 @@ def test_a_model_that_is_changed_gives_what_its_modules_give(change: str) -> Non
     after = next_logits(model, True)
     np.testing.assert_allclose(after, next_logits(model, False), **within("logits"))
     assert not np.allclose(before, after)
+
+
+def test_a_model_that_was_changed_before_its_first_step_is_not_the_configurations() -> None:
+    model = small("gpu")
+    model.model.layers[0].mlp.act = lucid.tanh
+    model.model.norm.eps = 0.5
+    np.testing.assert_allclose(next_logits(model, True), next_logits(model, False), **within("logits"))
+
+
+def test_a_step_under_autocast_is_rounded_as_the_modules_are() -> None:
+    model = small("gpu")
+    with lucid.autocast(model.device.type, dtype=lucid.bfloat16):
+        got, want = next_logits(model, True), next_logits(model, False)
+    np.testing.assert_array_equal(got, want)
 
 
 def test_a_step_that_is_begun_early_is_forgotten() -> None:
