@@ -149,10 +149,10 @@ pub(crate) fn matrices_by_columns<B: Backend>(made: B::Array, rank: usize) -> Re
     if shape.len() != rank || rank < 2 {
         return Ok(made);
     }
-    let (mut order, mut turned): (Axes, Shape) = ((0..rank).collect(), shape.clone());
+    let (mut order, mut transposed): (Axes, Shape) = ((0..rank).collect(), shape.clone());
     order.swap(rank - 2, rank - 1);
-    turned.swap(rank - 2, rank - 1);
-    let mut wanted = Layout::contiguous(&turned).strides;
+    transposed.swap(rank - 2, rank - 1);
+    let mut wanted = Layout::contiguous(&transposed).strides;
     wanted.swap(rank - 2, rank - 1);
     match *strides == wanted {
         true => Ok(made),

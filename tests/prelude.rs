@@ -68,8 +68,8 @@ fn arithmetic_of_few_is_that_of_many() -> Result<()> {
             assert_eq!(y.detach()?.to_vec::<f32>()?, whole[7..7 + n]);
         }
         let square = many.i(..16)?.reshape([4, 4])?;
-        let turned = op(&square.t()?, &square)?.t()?.to_vec::<f32>()?;
-        assert_eq!(turned, op(&square, &square.t()?.contiguous()?)?.to_vec::<f32>()?);
+        let transposed = op(&square.t()?, &square)?.t()?.to_vec::<f32>()?;
+        assert_eq!(transposed, op(&square, &square.t()?.contiguous()?)?.to_vec::<f32>()?);
         assert_eq!(op(&square, &square.i(0)?)?.shape(), [4, 4]);
         assert!(op(&square, &three.i(..3)?).is_err());
     }

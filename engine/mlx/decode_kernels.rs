@@ -118,7 +118,7 @@ pub(super) struct Sizes {
 impl Sizes {
     /// Is there a kernel for it?
     pub(super) fn fit(&self) -> bool {
-        matches!(self.head, 16 | 64 | 128 | 256) && self.count <= KEYS
+        (16..=256).contains(&self.head) && self.head.is_power_of_two() && self.count <= KEYS
     }
 }
 

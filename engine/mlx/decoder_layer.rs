@@ -74,10 +74,10 @@ pub fn decoder_layer(
 
         // ---- queries, keys and values
         let counts = [heads, kv_heads, kv_heads];
-        let turned = After::Rotated { head, cos: &cos, sin: &sin };
+        let rotation = After::Rotated { head, cos: &cos, sin: &sin };
         let norm = Some((&norms[0], layer.eps));
         let made = match few {
-            true => row_product::products(&state, own, norm, &layer.projections, &turned)?,
+            true => row_product::products(&state, own, norm, &layer.projections, &rotation)?,
             false => None,
         };
         let shaped = |y: &Array, n: usize| -> Made<Array> {
@@ -170,7 +170,7 @@ fn product(x: &Array, of: Rows, matrix: &RowMatrix<'_>) -> Made<Array> {
     match matrix.packed {
         None => {
             let w = matrix.weight.value()?;
-            nn::product(&flat, &*nn::turned(&w)?, bias.as_ref())
+            nn::product(&flat, &*nn::transposed(&w)?, bias.as_ref())
         }
         Some((scales, biases, group, bits)) => {
             let made = quantized::product_of(&flat, matrix.weight, [scales, biases], (group, bits), of.dtype)?;

@@ -21,7 +21,7 @@ pub(super) fn sizes(a: &Array) -> (Ints, i32, i32) {
 }
 
 /// The matrices with rows and columns exchanged.
-pub(super) fn turned(a: &Array) -> Made<Array> {
+pub(super) fn transposed(a: &Array) -> Made<Array> {
     let last = int(a.ndim())?;
     Ok(ops::swapaxes(a, last - 2, last - 1)?)
 }
@@ -50,12 +50,12 @@ pub(super) fn pseudo_inverse(a: &Array, atol: f64, rtol: f64) -> Made<Array> {
     let least = ops::multiply(&ops::max_axes(&s, &[row], true)?, &number(rtol)?)?;
     let kept = ops::greater(&s, &ops::maximum(&least, &number(atol)?)?)?;
     let by = ops::where_(&kept, &ops::divide(&number(1.0)?, &s)?, &number(0.0)?)?;
-    Ok(ops::matmul(&turned(&vt)?, &ops::multiply(&turned(&u)?, &by)?)?)
+    Ok(ops::matmul(&transposed(&vt)?, &ops::multiply(&transposed(&u)?, &by)?)?)
 }
 
 /// The symmetric matrices whose lower halves these are.
 pub(super) fn both_halves(a: &Array) -> Made<Array> {
-    Ok(ops::add(&ops::tril(a, 0)?, &turned(&ops::tril(a, -1)?)?)?)
+    Ok(ops::add(&ops::tril(a, 0)?, &transposed(&ops::tril(a, -1)?)?)?)
 }
 
 pub(super) fn singular_values(a: &Array) -> Made<Array> {

@@ -11,7 +11,7 @@ use super::custom_kernel::{self, launch, numbers, Text};
 use super::kernel_error::Made;
 use super::kernel_name::KernelName;
 use super::lower::Origin;
-use super::nn::{product, turned};
+use super::nn::{product, transposed};
 use super::value::Value;
 use crate::shape::numel;
 use crate::DType;
@@ -65,7 +65,7 @@ impl Chain {
             Some(b) => (Some(b.logical()?.into_owned()), Some(b.broadcast(&ints(&out.shape)?)?.into_owned())),
             None => (None, None),
         };
-        let plain = (turned(&w)?.into_owned(), wide);
+        let plain = (transposed(&w)?.into_owned(), wide);
         chain.layers.push(Layer { w: w.array()?.clone(), bias, plain, relu: false });
         let products = chain.layers.iter().map(|l| l.w.size()).sum::<usize>();
         let fits = chain.layers.len() <= LAYERS && products.saturating_mul(chain.rows()) <= WORK;

@@ -238,13 +238,13 @@ fn linear(x: &GpuArray, w: &GpuArray, bias: Option<&GpuArray>, out: &Meta) -> Ma
     let (x, w) = (x.value()?, w.value()?);
     let x = x.logical()?;
     match bias {
-        Some(b) => product(&x, &*turned(&w)?, Some(&*b.value()?.broadcast(&rows()?)?)),
-        None => product(&x, &*turned(&w)?, None),
+        Some(b) => product(&x, &*transposed(&w)?, Some(&*b.value()?.broadcast(&rows()?)?)),
+        None => product(&x, &*transposed(&w)?, None),
     }
 }
 
 /// A weight's logical order, read as its transpose.
-pub(super) fn turned(w: &Value) -> Made<Ref<'_>> {
+pub(super) fn transposed(w: &Value) -> Made<Ref<'_>> {
     match &w.perm {
         None => w.ordered(Some(&[1, 0].into_iter().collect())),
         Some(_) => Ok(Ref::Held(w.array()?)),

@@ -366,14 +366,14 @@ fn store(plan: &Plan, m: usize, u: usize) -> String {
         }
         Form::Rotated { head } => {
             let (a, b, half) = (u * parts, u * parts + 1, head / 2);
-            let turned =
+            let rotated =
                 [format!("of{a} < 2 ? p * c[k] - q * s[k] : p"), format!("of{a} < 2 ? q * c[k] + p * s[k] : q")];
             format!(
                 "{{ float p = {}, q = {}; unsigned int k = u{u} % {half};\n{}{}}}\n",
                 value(0),
                 value(1),
-                each(a, &turned[0]),
-                each(b, &turned[1])
+                each(a, &rotated[0]),
+                each(b, &rotated[1])
             )
         }
     }

@@ -87,6 +87,7 @@ def test_layers(language: str, dtype: str, bits: int, texts: int) -> None:
         {"unit_offset": True, "post_norms": True, "scale_embeddings": True, "final_logit_softcapping": 30.0},
         {"attn_logit_softcapping": 20.0, "hidden_act": "gelu"},
         {"head_dim": 128, "num_hidden_layers": 1},
+        {"head_dim": 24, "num_hidden_layers": 1},
         {"tie_word_embeddings": True, "partial_rotary_factor": 0.5},
     ],
     ids=lambda c: next(iter(c)),

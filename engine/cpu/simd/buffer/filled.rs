@@ -1,6 +1,6 @@
 //! Buffers of elements that are written before anyone has the buffer.
 //!
-//! Depends on `buffer`. Invariant: as there.
+//! Depends on `buffer`. Invariant: every element is written before it can be read.
 
 use super::{Block, Buffer, Memory};
 use crate::dtype::{DType, Element};
