@@ -4,7 +4,7 @@
 //! place; where a part has room for the copy, it is made there.
 
 use super::blas::{Decompose, Eigen, Lapack, Packed};
-use super::factor::{is_nan, lower_half, sizes, transpose, transposed};
+use super::factor::{ensure_converged, is_nan, lower_half, sizes, transpose, transposed};
 use super::linalg::factored;
 use super::simd::threads::{self, Batched};
 use super::{factor, CpuArray};
@@ -112,12 +112,7 @@ fn per_matrix<T: Decompose, A: Element + Zero, B: Element + Zero, C: Element + Z
         });
         Ok(())
     })?;
-    if failed.load(Ordering::Relaxed) {
-        let why =
-            "The algorithm failed to converge because the input matrix is ill-conditioned or contained non-finite \
-                   values.";
-        return Err(Error::lin_alg(op, why));
-    }
+    ensure_converged(&failed, op)?;
     Ok(made)
 }
 

@@ -57,13 +57,19 @@ fn per_matrix<T: Decompose, O: Element + Zero>(
         });
         Ok(())
     })?;
+    ensure_converged(&failed, op)?;
+    Ok(y)
+}
+
+/// An error where an iteration of LAPACK's did not end in a result.
+pub(super) fn ensure_converged(failed: &AtomicBool, op: &'static str) -> Result<()> {
     if failed.load(Ordering::Relaxed) {
         let why =
             "The algorithm failed to converge because the input matrix is ill-conditioned or contained non-finite \
                    values.";
         return Err(Error::lin_alg(op, why));
     }
-    Ok(y)
+    Ok(())
 }
 
 /// Is the number, or a part of it, NaN?

@@ -7,6 +7,7 @@ use super::array::GpuArray;
 use super::convert::{self, constant, int};
 use super::custom_kernel;
 use super::emulator::Language;
+use super::factor::transposed;
 use super::kernel_error::{Fault, Made};
 use super::layout_kernels::row_major;
 use super::softmax_kernels;
@@ -19,10 +20,6 @@ use mlx_ffi::{fast, ops, Array, Dtype};
 /// Queries from which on two products and a kernel between them beat MLX's attention in float32, for which CUDA has no
 /// fused one.
 const QUERIES: usize = 16;
-
-fn transposed(x: &Array) -> Made<Array> {
-    Ok(ops::swapaxes(x, -1, -2)?)
-}
 
 /// The weights of all queries over all keys; `None` where a kernel of our own cannot take them.
 fn weights(q: &Array, k: &Array, mask: Option<&Array>, causal: bool, scale: f64) -> Made<Option<Array>> {
