@@ -142,7 +142,7 @@ impl Text {
             inputs: &self.inputs,
             outputs: &self.outputs,
             body: &body,
-            group: self.group,
+            group: [self.group, self.name.groups_at_once()],
         };
         let Some(kernel) = function.compiled(inputs, launch.outputs) else { return Ok(None) };
         // SAFETY: the engine's own source, whose threads leave where they count beyond their elements.
@@ -237,6 +237,25 @@ pub(super) fn launch(
 ) -> Made<Vec<Array>> {
     let outputs: SmallVec<[(&[i32], Dtype); 8]> = outputs.iter().map(|&shape| (shape, Dtype::Float32)).collect();
     launch_typed(key, text, inputs, &outputs, threads)
+}
+
+/// [`launch_typed`] of a kernel that writes some of its inputs, which its text names; those after it come second. The caller
+/// answers for it that nothing else reads them as they were.
+pub(super) fn launch_in_place(
+    key: &str,
+    text: impl FnOnce() -> Text,
+    inputs: &[&Array],
+    written: &[usize],
+    outputs: &[(&[i32], Dtype)],
+    threads: usize,
+) -> Made<(Vec<Array>, Vec<Array>)> {
+    let mut made = launch_typed(key, text, inputs, outputs, threads)?;
+    // An emulator, which has copies of the inputs, gives what became of them behind the outputs.
+    let changed = match made.split_off(outputs.len()) {
+        changed if changed.is_empty() => written.iter().map(|&i| inputs[i].clone()).collect(),
+        changed => changed,
+    };
+    Ok((made, changed))
 }
 
 /// [`launch`] with outputs of these shapes and dtypes.

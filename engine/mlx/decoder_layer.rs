@@ -1,5 +1,5 @@
 //! A layer of a decoder-only transformer in as few launches as there are points where all of a row is needed: one token of a
-//! few texts takes five, many tokens take MLX's products with kernels of our own between them.
+//! few texts takes one or five, many tokens take MLX's products with kernels of our own between them.
 //!
 //! Depends on `row_product`, `decode_kernels`, `quantized` and `contract`. Invariant: it gives what the ops of `lucid.llm` give
 //! but for roundings between them, and writes keys and values where they would be written.
@@ -9,6 +9,7 @@ use super::convert::{int, Ints};
 use super::decode_kernels::{self, Sizes};
 use super::kernel_error::Made;
 use super::kernel_text::type_name;
+use super::layer_kernel::{self, Token};
 use super::nn;
 use super::quantized;
 use super::row_product::{self, After, Gate, RowMatrix, Rows, MOST_ROWS};
@@ -71,6 +72,13 @@ pub fn decoder_layer(
         let norms = [logical(layer.norms[0])?, logical(layer.norms[1])?];
         let few = length == 1 && rows <= MOST_ROWS;
         let own = Rows { rows, columns: hidden, dtype: x.element() };
+        if few {
+            let (norms, angles) = (norms.each_ref(), [&cos, &sin]);
+            let token = Token { x: &state, norms, angles, buffers, at };
+            if let Some(made) = layer_kernel::launch(own, layer, kind, &token)? {
+                return Ok(Some(GpuArray::new(Value::plain(made), x.shape(), x.element())?));
+            }
+        }
 
         // ---- queries, keys and values
         let counts = [heads, kv_heads, kv_heads];

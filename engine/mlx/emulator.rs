@@ -7,7 +7,7 @@
 use super::kernel_error::Made;
 use crate::Error;
 use mlx_ffi::fast::{Launch, Source};
-use mlx_ffi::Array;
+use mlx_ffi::{Array, Dtype};
 use parking_lot::RwLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -66,8 +66,12 @@ pub struct KernelLaunch<'a> {
     pub thread_group: [i32; 3],
 }
 
-/// Runs a launch and gives the bytes of each output, or says what is wrong with the kernel.
+/// Runs a launch and gives the bytes of each output, and behind them those of each input that the body says is written in
+/// place, or says what is wrong with the kernel.
 pub type Emulator = Arc<dyn Fn(&KernelLaunch<'_>) -> Result<Vec<Vec<u8>>, String> + Send + Sync>;
+
+/// How a body says which of its inputs it writes.
+const IN_PLACE: &str = "// written in place: ";
 
 static ON: AtomicBool = AtomicBool::new(false);
 static EMULATOR: RwLock<Option<(Language, Emulator)>> = RwLock::new(None);
@@ -104,6 +108,11 @@ fn run(
     launch: &Launch<'_>,
 ) -> Made<Vec<Array>> {
     let each = source.inputs.iter().zip(inputs);
+    let told = source.body.lines().find_map(|line| line.strip_prefix(IN_PLACE)).unwrap_or_default();
+    let changed = told.split(", ").filter_map(|name| {
+        let (_, array) = source.inputs.iter().zip(inputs).find(|(input, _)| **input == name)?;
+        Some((array.shape(), array.dtype()))
+    });
     let inputs = each
         .map(|(&name, a)| {
             let (dtype, shape) = (a.dtype().name(), a.shape().to_vec());
@@ -124,10 +133,11 @@ fn run(
         thread_group: launch.thread_group,
     };
     let made = emulator(&handed).map_err(|why| Error::backend("custom_kernel", format!("{}: {why}", source.name)))?;
-    if made.len() != launch.outputs.len() {
-        let why = format!("the emulator gave {} outputs for {}", made.len(), launch.outputs.len());
+    let all: Vec<(&[i32], Dtype)> = launch.outputs.iter().copied().chain(changed).collect();
+    if made.len() != all.len() {
+        let why = format!("the emulator gave {} outputs for {}", made.len(), all.len());
         return Err(Error::backend("custom_kernel", why).into());
     }
-    let made = made.iter().zip(launch.outputs);
+    let made = made.iter().zip(&all);
     made.map(|(bytes, (shape, dtype))| Ok(Array::from_bytes(bytes, shape, *dtype)?)).collect()
 }

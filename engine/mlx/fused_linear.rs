@@ -118,7 +118,8 @@ fn below(v: &Value) -> Option<Chain> {
         | Origin::PoolBack(_)
         | Origin::LogSoftmax(_)
         | Origin::OneClass(_)
-        | Origin::Framed(_) => None,
+        | Origin::Framed(_)
+        | Origin::Written(_) => None,
     }
 }
 

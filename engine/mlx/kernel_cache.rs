@@ -48,16 +48,17 @@ pub(super) struct Function<'a> {
     pub inputs: &'a [String],
     pub outputs: &'a [String],
     pub body: &'a str,
-    /// The most threads of a group.
-    pub group: usize,
+    /// The most threads of a group, and how many groups a processor runs at once.
+    pub group: [usize; 2],
 }
 
 impl Function<'_> {
     /// The whole text, `@` standing for the function's name.
     fn text(&self, inputs: &[&Array], outputs: &[(&[i32], Dtype)]) -> Option<String> {
         let floats = include_str!("preludes/cuda_floats.h");
-        let mut text =
-            format!("{floats}{}extern \"C\" __global__ void __launch_bounds__({}) @(", self.header, self.group);
+        let [group, at_once] = self.group;
+        let bounds = if at_once == 1 { format!("{group}") } else { format!("{group}, {at_once}") };
+        let mut text = format!("{floats}{}extern \"C\" __global__ void __launch_bounds__({bounds}) @(", self.header);
         let mut comma = "";
         // A launch's outputs are new memory, so that no pointer to one is another's.
         for (name, x) in self.inputs.iter().zip(inputs) {
@@ -195,7 +196,7 @@ mod tests {
             inputs: &inputs,
             outputs: &outputs,
             body: "y[0] = x[n[0]];",
-            group: 64,
+            group: [64, 1],
         };
         let text = function.text(&[&x, &n], &[(&[1], Dtype::Bfloat16)]).unwrap();
         let head = "__launch_bounds__(64) @(const float* __restrict__ x, const long long* __restrict__ n, \

@@ -16,6 +16,14 @@ macro_rules! kernel_names {
                     $(KernelName::$variant => $name,)*
                 }
             }
+
+            /// How many groups are to run on one processor of a GPU at once, as far as its registers decide that.
+            pub(super) const fn groups_at_once(self) -> usize {
+                match self {
+                    KernelName::DecoderLayer => 2,
+                    _ => 1,
+                }
+            }
         }
 
         /// The names of all kernels that the engine writes, sorted.
@@ -32,6 +40,7 @@ kernel_names! {
     ColumnSum "column_sum",
     CrossEntropyBack "cross_entropy_back",
     DecodeAttention "decode_attention",
+    DecoderLayer "decoder_layer",
     Element "element",
     Fused "fused",
     Gated "gated",

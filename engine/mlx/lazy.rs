@@ -201,7 +201,7 @@ pub(super) fn settle() {
     pending.cells.retain(|weak| match weak.upgrade() {
         None => false,
         Some(cell) => {
-            let done = cell.value().is_evaluated();
+            let done = cell.value().is_settled();
             if done {
                 cell.forget_origin();
             }

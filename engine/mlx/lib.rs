@@ -42,6 +42,9 @@ mod kernel_cache;
 mod kernel_error;
 pub mod kernel_name;
 mod kernel_text;
+mod layer_kernel;
+mod layer_kernel_text;
+mod layer_product_text;
 mod layout_kernels;
 pub mod lazy;
 mod linalg;
@@ -68,6 +71,7 @@ mod sort;
 mod special;
 mod value;
 mod view;
+mod written;
 
 #[cfg(test)]
 mod tests;

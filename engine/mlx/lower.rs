@@ -12,6 +12,7 @@ use super::fused_linear::Chain;
 use super::kernel_error::Made;
 use super::max_pool::{Pooled, Returned};
 use super::value::Value;
+use super::written::Written;
 use crate::DType;
 use mlx_ffi::{ops, Array};
 use smallvec::{smallvec, SmallVec};
@@ -47,6 +48,8 @@ pub(super) enum Origin {
     OneClass(OneClass),
     /// Zeros around the gradients of slices.
     Framed(Framed),
+    /// Memory that kernels write in place.
+    Written(Written),
 }
 
 impl Origin {
@@ -54,6 +57,7 @@ impl Origin {
     pub(super) fn make(&self) -> Made<Array> {
         match self {
             Origin::Framed(framed) => framed.make(),
+            Origin::Written(written) => written.copied(),
             Origin::Relu { input, dtype } => relu(input.array()?, *dtype),
             Origin::BiasAdd { raw, wide, .. } => Ok(ops::add(raw.array()?, wide)?),
             Origin::Pool(pooled) => pooled.make(),
@@ -70,6 +74,7 @@ impl Origin {
             Origin::LogSoftmax(logs) => Some(smallvec![&logs.most, &logs.low]),
             Origin::OneClass(gradient) => Some(smallvec![&gradient.share, &gradient.target]),
             Origin::Framed(framed) => Some(framed.parts().collect()),
+            Origin::Written(written) => Some(smallvec![&written.by]),
             Origin::Relu { .. }
             | Origin::BiasAdd { .. }
             | Origin::Pool(_)
@@ -114,7 +119,8 @@ impl Peeled {
                     | Origin::Linear(_)
                     | Origin::LogSoftmax(_)
                     | Origin::OneClass(_)
-                    | Origin::Framed(_),
+                    | Origin::Framed(_)
+                    | Origin::Written(_),
                 ) => break,
                 Some(Origin::Relu { input, .. }) => {
                     below = input;

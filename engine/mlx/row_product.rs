@@ -26,7 +26,7 @@ pub const MOST_ROWS: usize = 8;
 /// Elements of `x` that a group holds at once.
 const HELD: usize = 4096;
 /// What `x`'s elements are in units of: threads in step.
-const WARP: usize = 32;
+pub(super) const WARP: usize = 32;
 /// Bytes that a thread reads of a matrix at once.
 const ALIGNED: usize = 16;
 
@@ -156,7 +156,7 @@ impl Plan {
     }
 
     /// What tells its kernel from others.
-    fn key(&self) -> Arc<str> {
+    pub(super) fn key(&self) -> Arc<str> {
         thread_local! {
             static KEYS: RefCell<HashMap<Plan, Arc<str>>> = RefCell::default();
         }
@@ -229,7 +229,7 @@ impl RowMatrix<'_> {
 }
 
 /// The plan of a launch; `None` where there is none.
-fn plan(of: Rows, normed: bool, matrices: &[RowMatrix<'_>], after: &After<'_>) -> Made<Option<Plan>> {
+pub(super) fn plan(of: Rows, normed: bool, matrices: &[RowMatrix<'_>], after: &After<'_>) -> Made<Option<Plan>> {
     let Rows { rows, columns, dtype } = of;
     let kind = type_name(super::convert::dtype(dtype)?);
     let (Some(kind), Some(first), true) = (kind, matrices.first(), is_wanted() && (1..=MOST_ROWS).contains(&rows))

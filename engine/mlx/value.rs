@@ -5,6 +5,7 @@
 
 use super::kernel_error::Made;
 use super::lower::{self, Origin};
+use super::written::Written;
 use crate::shape::Shape;
 use mlx_ffi::{ops, Array};
 use smallvec::SmallVec;
@@ -140,6 +141,22 @@ impl Value {
 
     pub(super) fn is_evaluated(&self) -> bool {
         self.ready().is_some_and(Array::is_evaluated)
+    }
+
+    /// What kernels write in place, where no other value holds it and nobody has asked for a copy.
+    pub(super) fn written(&self) -> Option<&Written> {
+        match &self.slot {
+            Slot::Later(later) if Arc::strong_count(later) == 1 && later.made.get().is_none() => match &later.origin {
+                Origin::Written(written) => Some(written),
+                _ => None,
+            },
+            Slot::Later(_) | Slot::Now(_) => None,
+        }
+    }
+
+    /// Is there nothing left to compute, should nobody ask for it?
+    pub(super) fn is_settled(&self) -> bool {
+        self.is_evaluated() || self.written().is_some_and(|written| written.by.is_evaluated())
     }
 
     /// The physical array, if it has been made.

@@ -37,8 +37,9 @@ SIZES = {
 }
 SIZES |= {"float32": 4, "uint64": 8, "int64": 8, "float64": 8, "complex64": 8}
 READ_ONLY, READ_WRITE, SHARED_KIND = 0, 1, 2
-# What a kernel's body says of inputs that the engine hands over only where they are so aligned.
+# What a kernel's body says of memory that the engine hands over only where it is so aligned, and of inputs that it writes.
 ALIGNED_INPUTS, ALIGNED = r"^// aligned to 16 bytes: (.+)$", 16
+IN_PLACE = r"^// written in place: (.+)$"
 # Around each buffer; an index that is off by less is told with the buffer's name.
 MARGIN = 1 << 12
 
@@ -278,7 +279,7 @@ def filler(value: float, dtype: str, count: int) -> bytes:
 
 
 def run(language: str, launch: Launch) -> list[bytes]:
-    """The bytes of each output."""
+    """The bytes of each output, and of each input that is written in place, as the body names them."""
     checked(language, launch)
     name, text = text_of(language, launch)
     launch.texts.append(text)
@@ -297,11 +298,14 @@ def run(language: str, launch: Launch) -> list[bytes]:
     memory = Memory()
     values: dict[str, int] = {}
     told = {name for line in re.findall(ALIGNED_INPUTS, launch.body, re.MULTILINE) for name in line.split(", ")}
-    written = []
+    changed = [name for line in re.findall(IN_PLACE, launch.body, re.MULTILINE) for name in line.split(", ")]
+    written, places = [], {}
     for argument, data in launch.inputs:
         size = SIZES[argument.dtype]
         alignment = ALIGNED if argument.name in told else 0
-        values[argument.name] = memory.add(argument.name, data, size, READ_ONLY, True, alignment)[0]
+        kind = READ_WRITE if argument.name in changed else READ_ONLY
+        places[argument.name] = memory.add(argument.name, data, size, kind, True, alignment)
+        values[argument.name] = places[argument.name][0]
         more = {
             "shape": (struct.pack(f"<{len(argument.shape)}i", *argument.shape), 4),
             "strides": (struct.pack(f"<{len(argument.shape)}q", *strides(argument.shape)), 8),
@@ -319,7 +323,8 @@ def run(language: str, launch: Launch) -> list[bytes]:
         data = b"\xa5" * (argument.size * size)
         if launch.init_value is not None:
             data = filler(launch.init_value, argument.dtype, argument.size)
-        written.append(memory.add(argument.name, data, size, READ_WRITE, filled))
+        alignment = ALIGNED if argument.name in told else 0
+        written.append(memory.add(argument.name, data, size, READ_WRITE, filled, alignment))
         values[argument.name] = written[-1][0]
     for variable, at, extent in loaded.shared:
         ctypes.memset(at, 0xA5, extent)
@@ -344,6 +349,7 @@ def run(language: str, launch: Launch) -> list[bytes]:
     for argument, (_, region, _) in zip(launch.outputs, written, strict=True):
         if (byte := runtime().lucid_unwritten(region)) >= 0:
             raise KernelError(f"unwritten: {argument.name}[{byte // SIZES[argument.dtype]}] has no value")
+    written += [places[name] for name in changed]
     return [ctypes.string_at(start, size) for start, _, size in written]
 
 

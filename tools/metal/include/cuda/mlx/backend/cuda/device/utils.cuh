@@ -39,9 +39,9 @@ struct alignas(16) float4 {
 
 extern "C" {
 uint32_t lucid_attribute(uint32_t which, uint32_t axis);
-__attribute__((nomerge)) void lucid_barrier(uint32_t flags);
+__attribute__((nomerge, noduplicate)) void lucid_barrier(uint32_t flags);
 void lucid_atomic(void* p, uint32_t size, int load, int store);
-void lucid_simd_exchange(uint64_t value);
+__attribute__((noduplicate)) void lucid_simd_exchange(uint64_t value);
 uint64_t lucid_simd_read(uint32_t lane);
 void lucid_simdgroup_barrier(uint32_t flags);
 float sinf(float), cosf(float), tanf(float), tanhf(float), expf(float), exp2f(float), logf(float), log1pf(float), expm1f(float);
@@ -60,6 +60,8 @@ LUCID_INLINE uint3 lucid_three(uint32_t which) {
 #define blockDim lucid_three(4)
 #define gridDim lucid_three(5)
 #define warpSize 32
+// Groups run one after the other, so that fences order what is in order already.
+LUCID_INLINE void __threadfence() {}
 LUCID_INLINE float __uint_as_float(unsigned int x) { return __builtin_bit_cast(float, x); }
 LUCID_INLINE float exp(float x) { return expf(x); }
 LUCID_INLINE float log(float x) { return logf(x); }
@@ -100,6 +102,33 @@ __attribute__((__noinline__, no_sanitize("thread"))) T atomicAdd(T* p, T x) {
 }
 typedef _Float16 __half;
 typedef __bf16 __nv_bfloat16;
+// PTX's mma.m16n8k16 with float32 sums: what each thread of a warp has of both matrices, and of the result.
+LUCID_INLINE float lucid_half_of(bool bfloat, uint64_t word) {
+  if (bfloat) return __builtin_bit_cast(float, (uint32_t)word << 16);
+  return (float)__builtin_bit_cast(_Float16, (uint16_t)word);
+}
+LUCID_INLINE float lucid_pair_product(bool bfloat, uint64_t a, uint64_t b) {
+  return lucid_half_of(bfloat, a) * lucid_half_of(bfloat, b) + lucid_half_of(bfloat, a >> 16) * lucid_half_of(bfloat, b >> 16);
+}
+static inline void lucid_mma(bool bfloat, float* sums, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t b0, uint64_t b1) {
+  uint32_t lane = lucid_attribute(7, 0), row = lane / 4, column = lane % 4 * 2;
+  uint64_t left[4], right[4];
+  lucid_simd_exchange(a0 | a1 << 32);
+  for (uint32_t k = 0; k < 4; k++) left[k] = lucid_simd_read(row * 4 + k);
+  lucid_simd_exchange(a2 | a3 << 32);
+  for (uint32_t k = 0; k < 4; k++) right[k] = lucid_simd_read(row * 4 + k);
+  lucid_simd_exchange(b0 | b1 << 32);
+  for (uint32_t n = 0; n < 2; n++)
+    for (uint32_t k = 0; k < 4; k++) {
+      uint64_t b = lucid_simd_read((column + n) * 4 + k);
+      sums[n] += lucid_pair_product(bfloat, left[k], b) + lucid_pair_product(bfloat, right[k], b >> 32);
+      sums[n + 2] += lucid_pair_product(bfloat, left[k] >> 32, b) + lucid_pair_product(bfloat, right[k] >> 32, b >> 32);
+    }
+}
+// What is waited for is there: groups run one after the other.
+#define LUCID_AWAIT(count, n) \
+  if (*(count) < (n)) __builtin_trap()
+#define LUCID_MMA(kind, sums, a0, a1, a2, a3, b0, b1) lucid_mma(kind[0] == 'b', sums, a0, a1, a2, a3, b0, b1)
 
 namespace mlx::core::cu {
 constexpr int MAX_NDIM = 8;

@@ -1,0 +1,606 @@
+//! The text of a product inside of the kernel of a decoder's layer: a few rows with matrices, by the units of a GPU that multiply
+//! small matrices.
+//!
+//! Depends on `row_product`'s plan. A group takes 16 rows of the matrices, of which each of its warps sums some columns for all
+//! rows of `x`; `mma` is NVIDIA's product of 16 × 16 and 16 × 8, whose order of columns is as threads read them. Packed numbers
+//! q become `128 + q` (1024 in float16) by their bits alone, and the sum of `x` takes that off again. Invariant: sums are in
+//! float32, of each group of packed numbers apart.
+
+use super::custom_kernel::GROUP;
+use super::decode_kernels::gate_text;
+use super::row_product::{Form, Format, Plan, WARP};
+use std::fmt::Write;
+
+const WARPS: usize = GROUP / WARP;
+/// Rows of matrices that a group takes.
+pub(super) const TILE: usize = 16;
+/// Bytes of `x` that a group holds at once.
+const HELD: usize = 32 << 10;
+/// Elements between rows of `x`, so that they are in other banks.
+const PADDING: usize = 32;
+/// Registers for what is read ahead.
+const AHEAD: usize = 64;
+
+/// A stage's product, and how a group goes about it.
+pub(super) struct Product<'a> {
+    plan: &'a Plan,
+    /// Columns that the four threads of a row take at once, all of one group of packed numbers.
+    unit: usize,
+    /// Words of a row that a thread takes at once.
+    words: usize,
+    /// Turns that are read ahead, and turns in all.
+    ahead: usize,
+    turns: usize,
+    /// Columns of `x` that a group holds at once.
+    span: usize,
+}
+
+impl<'a> Product<'a> {
+    /// `None` where sizes or dtypes do not fit.
+    pub(super) fn of(plan: &'a Plan) -> Option<Product<'a>> {
+        let (unit, words, more) = match plan.format {
+            Format::Dense => (32, 4, 0),
+            Format::Packed { bits, group, scales } if scales == plan.kind && matches!(group, 32 | 64 | 128) => {
+                (group, group / 4 * bits / 32, 4)
+            }
+            Format::Packed { .. } => return None,
+        };
+        let tiles = match plan.after {
+            Form::Product { .. } => plan.sizes.iter().all(|n| n.is_multiple_of(TILE)),
+            Form::Gated(_) => plan.sizes.iter().all(|n| n.is_multiple_of(TILE / 2)),
+            Form::Rotated { head } => (head / 2).is_multiple_of(TILE / 2),
+        };
+        let wide = matches!(plan.kind, "LUCID_BF16" | "LUCID_F16");
+        if !wide || !tiles || !plan.columns.is_multiple_of(unit) {
+            return None;
+        }
+        let turns = (plan.columns / unit).div_ceil(WARPS);
+        let most = HELD / 2 / plan.rows / (WARPS * unit);
+        let cap = (AHEAD / (2 * words + more)).clamp(1, 8).min(turns).min(most.max(1));
+        // As many as go into all turns, if that is not few.
+        let ahead = (cap.div_ceil(2)..=cap).rev().find(|&n| turns.is_multiple_of(n)).unwrap_or(cap);
+        let piece = ahead * WARPS * unit;
+        let span = (HELD / 2 / plan.rows / piece).max(1).min(turns.div_ceil(ahead)) * piece;
+        Some(Product { plan, unit, words, ahead, turns, span })
+    }
+
+    /// Pieces of work.
+    pub(super) fn groups(&self) -> usize {
+        self.plan.units() * self.plan.parts() / TILE
+    }
+
+    /// Elements of `x` from row to row.
+    fn stride(&self) -> usize {
+        self.span + PADDING
+    }
+
+    /// Numbers of 4 bytes that a group shares: `x`, and what packed numbers take of it.
+    pub(super) fn held(&self) -> usize {
+        self.plan.rows * (self.stride() / 2 + self.sums())
+    }
+
+    fn sums(&self) -> usize {
+        if self.is_packed() {
+            self.span / self.unit
+        } else {
+            0
+        }
+    }
+
+    fn is_packed(&self) -> bool {
+        matches!(self.plan.format, Format::Packed { .. })
+    }
+
+    /// Is all of `x` held at once, so that the next piece of work finds it?
+    fn holds_all(&self) -> bool {
+        self.span >= self.plan.columns
+    }
+
+    /// Do all warps have all turns, and is what is read ahead a part of them?
+    fn is_even(&self) -> bool {
+        (self.plan.columns / self.unit).is_multiple_of(WARPS) && self.turns.is_multiple_of(self.ahead)
+    }
+
+    /// Reads the words of a turn into the registers of number `j`. A first turn that is not there reads the last: registers that
+    /// only some threads fill would be kept through all of the kernel.
+    fn read(&self, j: usize, turn: Option<&str>) -> String {
+        let vector = ["", "unsigned int", "uint2", "", "uint4"][self.words.min(4)];
+        let vectors = self.words.div_ceil(4);
+        let units = self.plan.columns / self.unit;
+        let mut text = match turn {
+            Some(turn) => format!("{{ unsigned int u = ({turn}) * {WARPS} + warp;\nif (u < {units}) {{\n"),
+            None if (j + 1) * WARPS <= units => format!("{{ unsigned int u = {} + warp; {{\n", j * WARPS),
+            None => format!(
+                "{{ unsigned int u = {at} + warp < {units} ? {at} + warp : {last}; {{\n",
+                at = j * WARPS,
+                last = units - 1
+            ),
+        };
+        for row in ["a", "b"] {
+            for v in 0..vectors {
+                let _ = writeln!(
+                    text,
+                    "{vector} v{row}{v} = ((const {vector}*)w{row})[(u * 4 + quarter) * {vectors} + {v}];"
+                );
+                for word in 0..self.words.min(4) {
+                    let of = if self.words == 1 { String::new() } else { format!(".{}", ["x", "y", "z", "w"][word]) };
+                    let _ = writeln!(text, "q{row}{j}_{} = v{row}{v}{of};", v * 4 + word);
+                }
+            }
+            if self.is_packed() {
+                let _ = writeln!(text, "s{row}{j} = scale{row}[u]; b{row}{j} = bias{row}[u];");
+            }
+        }
+        text + "}\n}\n"
+    }
+
+    /// Adds the products of a turn's words to the sums `c`.
+    fn multiply(&self, j: usize, turn: &str) -> String {
+        let Plan { kind, rows, columns, format, .. } = self.plan;
+        let mma = if *kind == "LUCID_BF16" { "bf16" } else { "f16" };
+        let vectors = self.unit / 32;
+        let mut text = format!(
+            "{{ unsigned int u = ({turn}) * {WARPS} + warp;
+{inside}{{
+const uint4* from = (const uint4*)held + column * {stride} + (u * {unit} - first) / 8 + quarter * {vectors};
+",
+            inside = if self.is_even() { String::new() } else { format!("if (u < {})", columns / self.unit) },
+            stride = self.stride() / 8,
+            unit = self.unit,
+        );
+        for v in 0..vectors {
+            let _ = writeln!(text, "uint4 x{v} = from[{v}];");
+        }
+        let x = |pair: usize| format!("x{}.{}", pair / 4, ["x", "y", "z", "w"][pair % 4]);
+        let product = |sums: &str, pair: usize, words: [String; 4]| {
+            format!("LUCID_MMA(\"{mma}\", {sums}, {}, {}, {});\n", words.join(", "), x(pair), x(pair + 1))
+        };
+        match *format {
+            Format::Dense => {
+                for pair in [0, 2] {
+                    let word = |row: &str, n: usize| format!("q{row}{j}_{n}");
+                    text += &product(
+                        "c",
+                        pair,
+                        [word("a", pair), word("b", pair), word("a", pair + 1), word("b", pair + 1)],
+                    );
+                }
+            }
+            Format::Packed { bits, .. } => {
+                let magic = if mma == "bf16" { "0x43004300u" } else { "0x64006400u" };
+                let nibble = |row: &str, word: usize, by: usize| {
+                    let q = format!("q{row}{j}_{word}");
+                    let moved = if by == 0 { q } else { format!("({q} >> {by})") };
+                    format!("({moved} & 0x000f000fu | {magic})")
+                };
+                let four = |word: usize, by: [usize; 2]| {
+                    [
+                        nibble("a", word, by[0]),
+                        nibble("b", word, by[0]),
+                        nibble("a", word, by[1]),
+                        nibble("b", word, by[1]),
+                    ]
+                };
+                // Of 8 bits the low and the high halves by themselves.
+                let planes: &[&str] = if bits == 4 { &["low"] } else { &["low", "high"] };
+                for plane in planes {
+                    let _ = writeln!(text, "float {plane}[4] = {{0.0f, 0.0f, 0.0f, 0.0f}};");
+                }
+                for word in 0..self.words {
+                    if bits == 4 {
+                        text += &product("low", 4 * word, four(word, [0, 4]));
+                        text += &product("low", 4 * word + 2, four(word, [8, 12]));
+                    } else {
+                        text += &product("low", 2 * word, four(word, [0, 8]));
+                        text += &product("high", 2 * word, four(word, [4, 12]));
+                    }
+                }
+                let offset = if mma == "bf16" { 128 } else { 1024 } * if bits == 4 { 1 } else { 17 };
+                let (n, unit) = (self.sums(), self.unit);
+                let second = if *rows > 1 { format!("sums[column1 * {n} + at]") } else { "sum0".into() };
+                let _ = write!(
+                    text,
+                    "unsigned int at = u - first / {unit};
+float sum0 = sums[column0 * {n} + at], sum1 = {second};
+float sa = (float)sa{j}, sb = (float)sb{j}, za = (float)ba{j} - {offset}.0f * sa, zb = (float)bb{j} - {offset}.0f * sb;
+"
+                );
+                for (e, row, sum) in [(0, "a", 0), (1, "a", 1), (2, "b", 0), (3, "b", 1)] {
+                    let all = if bits == 4 { format!("low[{e}]") } else { format!("(low[{e}] + 16.0f * high[{e}])") };
+                    let _ = writeln!(text, "c[{e}] += s{row} * {all} + z{row} * sum{sum};");
+                }
+            }
+        }
+        text + "}\n}\n"
+    }
+
+    /// How many chunks of 8 elements of a row of `x` each thread takes.
+    fn chunks(&self) -> usize {
+        (self.span.min(self.plan.columns) / 8).div_ceil(GROUP)
+    }
+
+    /// Are a thread's chunks of `x` few enough for registers?
+    fn is_short(&self) -> bool {
+        self.holds_all() && self.plan.rows * self.chunks() <= 8
+    }
+
+    /// Puts the chunk `v` of row `m`, of number `chunk` in the span, where the group's threads find it. `by` is the norm's.
+    fn put(&self, m: usize, v: &str, by: &str) -> String {
+        let Plan { kind, normed, .. } = self.plan;
+        let words = ["x", "y", "z", "w"];
+        let mut text = format!("{{ uint4 v = {v};\n");
+        // Rounded as the norm's result would be.
+        if *normed {
+            for w in words {
+                let half =
+                    |name: &str| format!("LUCID_{name}({kind}, v.{w}) * inv{m} * LUCID_{name}({kind}, {by}.{w})");
+                let _ = writeln!(text, "v.{w} = LUCID_PAIR({kind}, {}, {});", half("LOW"), half("HIGH"));
+            }
+        }
+        if self.is_packed() {
+            let sum = words.map(|w| format!("LUCID_LOW({kind}, v.{w}) + LUCID_HIGH({kind}, v.{w})"));
+            let lanes = self.unit / 8;
+            let _ = write!(
+                text,
+                "float sum = {};
+for (int o = {}; o > 0; o /= 2) sum += LUCID_SHUFFLE(sum, o);
+if (inside && chunk % {lanes} == 0) sums[{} + chunk / {lanes}] = sum;
+",
+                sum.join(" + "),
+                lanes / 2,
+                m * self.sums(),
+            );
+        }
+        // In the order in which packed numbers come out of their words.
+        let order = match self.plan.format {
+            Format::Dense => None,
+            Format::Packed { bits: 4, .. } => Some([("x", "z"), ("y", "w")]),
+            Format::Packed { .. } => Some([("x", "y"), ("z", "w")]),
+        };
+        if let Some(pairs) = order {
+            let words = pairs.map(|(a, b)| format!("v.{a} & 0xffffu | v.{b} << 16, v.{a} >> 16 | v.{b} & 0xffff0000u"));
+            let _ = writeln!(text, "v = {{{}}};", words.join(", "));
+        }
+        let _ = writeln!(text, "if (inside) ((uint4*)held)[{} + chunk] = v; }}", m * self.stride() / 8);
+        text
+    }
+
+    /// Of a register `v` of 8 elements the sum of squares.
+    fn squares(&self, v: &str) -> String {
+        let squares = ["x", "y", "z", "w"].map(|w| {
+            let half = |name: &str| format!("LUCID_{name}({}, {v}.{w})", self.plan.kind);
+            format!("{low} * {low} + {high} * {high}", low = half("LOW"), high = half("HIGH"))
+        });
+        squares.join(" + ")
+    }
+
+    /// Makes of the threads' sums of squares what the norm multiplies rows by.
+    fn norms(&self) -> String {
+        let Plan { rows, columns, .. } = self.plan;
+        let mut text = String::new();
+        for m in 0..*rows {
+            let _ = write!(
+                text,
+                "for (int o = 16; o > 0; o /= 2) inv{m} += LUCID_SHUFFLE(inv{m}, o);
+if (lane % 32 == 0) part[{at} + warp] = inv{m};
+",
+                at = m * WARPS,
+            );
+        }
+        text += "LUCID_BARRIER;\n";
+        for m in 0..*rows {
+            let parts: Vec<String> = (0..WARPS).map(|w| format!("part[{}]", m * WARPS + w)).collect();
+            let _ = writeln!(text, "inv{m} = 1.0f / sqrt(({}) / {columns}.0f + eps);", parts.join(" + "));
+        }
+        text
+    }
+
+    /// Whether a thread's chunk of number `turn` is there: `chunk` and `inside`.
+    fn place(&self, turn: &str) -> String {
+        let Plan { columns, .. } = self.plan;
+        let all = self.span.min(*columns) / 8;
+        format!(
+            "unsigned int chunk = {turn} * LUCID_GROUP + lane;
+bool inside = chunk < {all} && first + chunk * 8 < {columns};
+"
+        )
+    }
+
+    /// All of `x`, by registers: what is read before `ready` and what comes behind it.
+    fn short(&self) -> [String; 2] {
+        let Plan { rows, columns, normed, .. } = self.plan;
+        let (mut before, mut text) = (String::new(), String::new());
+        for turn in 0..self.chunks() {
+            let place = self.place(&turn.to_string());
+            if *normed {
+                let read = format!("{{ {place}if (inside) by{turn} = ((const uint4*)nw)[chunk]; }}\n");
+                before += &format!("uint4 by{turn} = {{0, 0, 0, 0}};\n{read}");
+            }
+            for m in 0..*rows {
+                let at = m * columns / 8;
+                let _ = writeln!(text, "uint4 v{m}_{turn} = {{0, 0, 0, 0}};");
+                let _ = writeln!(text, "{{ {place}if (inside) v{m}_{turn} = ((const uint4*)x)[{at} + chunk]; }}");
+            }
+        }
+        if *normed {
+            for m in 0..*rows {
+                let all: Vec<String> = (0..self.chunks()).map(|turn| self.squares(&format!("v{m}_{turn}"))).collect();
+                let _ = writeln!(text, "float inv{m} = {};", all.join(" + "));
+            }
+            text += &self.norms();
+        }
+        for turn in 0..self.chunks() {
+            let _ = write!(text, "{{ {}", self.place(&turn.to_string()));
+            for m in 0..*rows {
+                text += &self.put(m, &format!("v{m}_{turn}"), &format!("by{turn}"));
+            }
+            text += "}\n";
+        }
+        [before, text + "LUCID_BARRIER;\n"]
+    }
+
+    /// What the norm multiplies rows by, from memory.
+    fn long_norms(&self) -> String {
+        let Plan { rows, columns, .. } = self.plan;
+        let mut text = String::new();
+        for m in 0..*rows {
+            let _ = write!(
+                text,
+                "float inv{m} = 0.0f;
+for (unsigned int k = lane; k < {chunks}; k += LUCID_GROUP) {{
+uint4 v = ((const uint4*)x)[{base} + k];
+inv{m} += {};
+}}
+",
+                self.squares("v"),
+                chunks = columns / 8,
+                base = m * columns / 8,
+            );
+        }
+        text + &self.norms()
+    }
+
+    /// Puts columns of `x` from `first` on where the group's threads find them.
+    fn stage(&self) -> String {
+        let Plan { rows, columns, normed, .. } = self.plan;
+        let mut text =
+            format!("for (unsigned int turn = 0; turn < {}; turn++) {{\n{}", self.chunks(), self.place("turn"));
+        if *normed {
+            text += "uint4 by = {0, 0, 0, 0};\nif (inside) by = ((const uint4*)nw)[first / 8 + chunk];\n";
+        }
+        for m in 0..*rows {
+            let at = m * columns / 8;
+            let _ = writeln!(text, "uint4 v{m} = {{0, 0, 0, 0}};");
+            let _ = writeln!(text, "if (inside) v{m} = ((const uint4*)x)[{at} + first / 8 + chunk];");
+        }
+        for m in 0..*rows {
+            text += &self.put(m, &format!("v{m}"), "by");
+        }
+        text + "}\nLUCID_BARRIER;\n"
+    }
+
+    /// The turns from `from` until `until`, of which the first are in registers.
+    fn turned(&self, from: &str, until: &str) -> String {
+        let is_one = self.turns <= self.ahead;
+        let mut text = match is_one {
+            true => "{ const unsigned int begin = 0;\n".into(),
+            false => {
+                let unrolled = if self.turns <= 2 * self.ahead && self.holds_all() { "LUCID_UNROLL\n" } else { "" };
+                format!("{unrolled}for (unsigned int begin = {from}; begin < {until}; begin += {}) {{\n", self.ahead)
+            }
+        };
+        for j in 0..self.ahead {
+            text += &self.multiply(j, &format!("begin + {j}"));
+            if !is_one {
+                text += &self.read(j, Some(&format!("begin + {}", self.ahead + j)));
+            }
+        }
+        text + "}\n"
+    }
+
+    /// What a group does from a `ticket` on while tickets are between `first` and `end`. `ready` comes where `x` is first read,
+    /// behind the first reads of the matrices; what is done is added to the count of `number`. It expects `held`, `part`, `results`
+    /// and `taken`, which the group shares, and `next` and `eps`.
+    pub(super) fn text(&self, [first, end]: [usize; 2], ready: &str, number: usize) -> String {
+        let Plan { kind, rows, columns, normed, .. } = self.plan;
+        let last = rows - 1;
+        let column = |at: &str| format!("{at} < {rows} ? {at} : {last}");
+        let mut text = String::from("unsigned int warp = lane / 32, row = lane % 32 / 4, quarter = lane % 4;\n");
+        let _ = writeln!(text, "unsigned int column = {};", column("row"));
+        if self.is_packed() {
+            let _ = writeln!(text, "float* sums = (float*)held + {};", rows * self.stride() / 2);
+            let _ = writeln!(text, "unsigned int column0 = {};", column("2 * quarter"));
+            if *rows > 1 {
+                let _ = writeln!(text, "unsigned int column1 = {};", column("2 * quarter + 1"));
+            }
+        }
+        text += "unsigned int item, of, ta, tb;\nconst unsigned int *wa, *wb;\n";
+        if self.is_packed() {
+            let _ = writeln!(text, "const {kind} *scalea, *biasa, *scaleb, *biasb;");
+        }
+        for j in 0..self.ahead {
+            let names: Vec<String> =
+                (0..self.words).flat_map(|w| ["a", "b"].map(|row| format!("q{row}{j}_{w}"))).collect();
+            let _ = writeln!(text, "unsigned int {};", names.join(", "));
+            if self.is_packed() {
+                let _ = writeln!(text, "{kind} sa{j}, ba{j}, sb{j}, bb{j};");
+            }
+        }
+        let begun = |ticket: &str| {
+            let reads: String = (0..self.ahead).map(|j| self.read(j, None)).collect();
+            format!("item = {ticket} - {first};\n{}{reads}", self.rows_of_tile())
+        };
+        text += &begun("ticket");
+        let taken = "if (lane == 0) next = LUCID_TAKE(count);\n";
+        let all = "const unsigned int first = 0;\n";
+        let products = match (self.is_short(), self.holds_all()) {
+            (true, _) => {
+                let [before, behind] = self.short();
+                text += &[all, "{\n", &before, ready, taken, &behind, "}\n"].concat();
+                self.turned("0", &self.turns.to_string())
+            }
+            (false, holds_all) => {
+                let norms = if *normed { self.long_norms() } else { String::new() };
+                text += &[ready, taken, &norms].concat();
+                if holds_all {
+                    text += &[all, &self.stage()].concat();
+                    self.turned("0", &self.turns.to_string())
+                } else {
+                    format!(
+                        "for (unsigned int first = 0; first < {columns}; first += {span}) {{
+if (first > 0) {{ LUCID_BARRIER; }}
+{stage}unsigned int from = first / {step}, until = from + {by} < {all} ? from + {by} : {all};
+{inner}}}
+",
+                        span = self.span,
+                        stage = self.stage(),
+                        step = WARPS * self.unit,
+                        by = self.span / (WARPS * self.unit),
+                        all = self.turns,
+                        inner = self.turned("from", "until"),
+                    )
+                }
+            }
+        };
+        // ---- the sums of all warps, and meanwhile the next tile
+        let _ = write!(
+            text,
+            "unsigned int made = 0;
+for (;;) {{
+float c[4] = {{0.0f, 0.0f, 0.0f, 0.0f}};
+{products}if (2 * quarter < {rows}) {{
+results[(warp * {TILE} + row) * {rows} + 2 * quarter] = c[0];
+results[(warp * {TILE} + row + 8) * {rows} + 2 * quarter] = c[2];
+}}
+if (2 * quarter + 1 < {rows}) {{
+results[(warp * {TILE} + row) * {rows} + 2 * quarter + 1] = c[1];
+results[(warp * {TILE} + row + 8) * {rows} + 2 * quarter + 1] = c[3];
+}}
+if (lane == 0) taken = next;
+LUCID_BARRIER;
+ticket = taken;
+unsigned int at_of = of, at_a = ta, at_b = tb;
+if (ticket < {end}) {{
+{begun}}}
+for (unsigned int o = lane; o < {count}; o += LUCID_GROUP) {{
+unsigned int p = o % {each}, m = o / {each};
+{store}}}
+LUCID_BARRIER;
+made++;
+if (ticket >= {end}) break;
+{taken}}}
+if (lane == 0) {{ LUCID_ADD_DONE(count + {number}, made); }}
+",
+            begun = begun("ticket"),
+            store = self.store(),
+            each = self.each(),
+            count = self.each() * rows,
+        );
+        text
+    }
+
+    /// Results of a tile and a row of `x`.
+    fn each(&self) -> usize {
+        TILE / self.plan.parts()
+    }
+
+    /// Where a thread's two rows are, of the tile's first and second halves: `wa` and `wb`, their scales and biases; `ta` and `tb`
+    /// are the places of the halves' first rows in the matrix of number `of`.
+    fn rows_of_tile(&self) -> String {
+        let Plan { format, columns, sizes, .. } = self.plan;
+        let half_tile = TILE / 2;
+        let mut text = String::from("of = 0;\n");
+        let _ = match self.plan.after {
+            Form::Product { .. } => writeln!(text, "ta = item * {TILE}, tb = ta + {half_tile};"),
+            Form::Gated(_) => writeln!(text, "ta = item * {half_tile}, tb = ta;"),
+            Form::Rotated { head } => {
+                let half = head / 2;
+                writeln!(
+                    text,
+                    "ta = item * {half_tile} / {half} * {head} + item * {half_tile} % {half}, tb = ta + {half};"
+                )
+            }
+        };
+        if !self.is_gated() {
+            for (m, size) in sizes[..sizes.len() - 1].iter().enumerate() {
+                let _ =
+                    writeln!(text, "if (of == {m} && ta >= {size}) {{ ta -= {size}; tb -= {size}; of = {}; }}", m + 1);
+            }
+        }
+        let words = match format {
+            Format::Dense => columns / 2,
+            Format::Packed { bits, .. } => columns * bits / 32,
+        };
+        for (half, row) in ["a", "b"].into_iter().enumerate() {
+            let _ = writeln!(
+                text,
+                "w{row} = (const unsigned int*)({}) + (size_t)(t{row} + row) * {words};",
+                self.chosen("m", half, "of")
+            );
+            if let Format::Packed { group, .. } = format {
+                for (to, name) in [("scale", "s"), ("bias", "b")] {
+                    let _ = writeln!(
+                        text,
+                        "{to}{row} = ({}) + (size_t)(t{row} + row) * {};",
+                        self.chosen(name, half, "of"),
+                        columns / group
+                    );
+                }
+            }
+        }
+        text
+    }
+
+    fn is_gated(&self) -> bool {
+        matches!(self.plan.after, Form::Gated(_))
+    }
+
+    /// Of the matrices' pointers of this name that of a half of a tile, where `of` holds the matrix's number.
+    fn chosen(&self, name: &str, half: usize, of: &str) -> String {
+        let last = self.plan.sizes.len() - 1;
+        if self.is_gated() {
+            return format!("{name}{half}");
+        }
+        (0..last).rev().fold(format!("{name}{last}"), |rest, m| format!("{of} == {m} ? {name}{m} : {rest}"))
+    }
+
+    /// Stores result `p` of the tile at `at_a` and `at_b` of matrix `at_of` for row `m` of `x`.
+    fn store(&self) -> String {
+        let Plan { kind, rows, sizes, biased, .. } = self.plan;
+        let value = |name: &str, row: &str, half: usize| {
+            let place = ["at_a", "at_b"][half];
+            let terms: Vec<String> =
+                (0..WARPS).map(|w| format!("results[({} + {row}) * {rows} + m]", w * TILE)).collect();
+            let bias = match biased {
+                true => format!(" + (float)({})[{place} + p]", self.chosen("a", half, "at_of")),
+                false => String::new(),
+            };
+            format!("float {name} = {}{bias};\n", terms.join(" + "))
+        };
+        // A store into the result of each matrix, by its number.
+        let each = |at: &str, of: &str| {
+            let all = sizes.iter().enumerate();
+            all.map(|(n, size)| format!("if (at_of == {n}) out{n}[m * {size} + {at}] = ({kind})({of});\n"))
+                .collect::<String>()
+        };
+        match self.plan.after {
+            Form::Product { added } => {
+                let more = if added { format!(" + (float)more[m * {} + at_a + p]", sizes[0]) } else { String::new() };
+                value("v", "p", 0) + &each("at_a + p", &format!("v{more}"))
+            }
+            Form::Gated(gate) => {
+                let made = value("g", "p", 0) + &value("by", "p + 8", 1);
+                format!("{made}out0[m * {} + at_a + p] = ({kind})(({}) * by);\n", sizes[0], gate_text(gate))
+            }
+            Form::Rotated { head } => {
+                let half = head / 2;
+                let made = value("v", "p", 0) + &value("w", "p + 8", 1);
+                format!(
+                    "{made}unsigned int k = (at_a + p) % {head} % {half};\n{}{}",
+                    each("at_a + p", "at_of < 2 ? v * c_[k] - w * s_[k] : v"),
+                    each("at_b + p", "at_of < 2 ? w * c_[k] + v * s_[k] : w"),
+                )
+            }
+        }
+    }
+}
