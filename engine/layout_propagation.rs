@@ -3,11 +3,12 @@
 //! Ops are run on arrays whose dimensions are put in the order of memory, and the result's are put back. Nothing is done, and
 //! nothing costs time, where the inputs are row-major. Depends on `backend`, `format` and `shape`; used by `dispatch` alone.
 
-use crate::dispatch::Meta;
-use crate::ops::{fft::FftOp, index::IndexOp, view::ViewOp};
+use crate::dispatch::{Meta, Metas};
+use crate::ops::{fft::FftOp, index::IndexOp, order::OrderOp, view::ViewOp};
 use crate::shape::{Axes, Layout, Shape};
 use crate::Result;
-use lucid_ir::backend::{Array, Backend};
+use lucid_core::memory_format::common_order;
+use lucid_ir::backend::{Array, Backend, Results};
 use smallvec::{smallvec, SmallVec};
 
 /// Runs an op that takes elements one by one in the order in which they are, where that is another than the dimensions', and
@@ -40,7 +41,7 @@ pub(crate) fn in_order_along<B: Backend>(
         return run(x, out, None);
     }
     let layouts: SmallVec<[&Layout; 3]> = x.iter().map(|x| x.layout()).collect();
-    let Some(orders) = lucid_core::memory_format::common_order(&layouts, &out.shape) else { return run(x, out, None) };
+    let Some(orders) = common_order(&layouts, &out.shape) else { return run(x, out, None) };
     turned::<B>(x, out, orders, run)
 }
 
@@ -113,7 +114,7 @@ pub(crate) fn as_indexed<B: Backend>(axes: &[usize], x: &[&B::Array], made: B::A
     for index in indices {
         layouts.push(with(&none, &index.layout().broadcast_to(&shape[at..at + wide]).strides));
     }
-    match lucid_core::memory_format::common_order(&layouts.iter().collect::<SmallVec<[&Layout; 4]>>(), shape) {
+    match common_order(&layouts.iter().collect::<SmallVec<[&Layout; 4]>>(), shape) {
         Some(orders) => in_memory_order::<B>(made, orders),
         None => Ok(made),
     }
@@ -122,7 +123,7 @@ pub(crate) fn as_indexed<B: Backend>(axes: &[usize], x: &[&B::Array], made: B::A
 /// What was written into a copy of the first input: in the order in which that is, as in PyTorch.
 pub(crate) fn as_first<B: Backend>(x: &[&B::Array], made: B::Array) -> Result<B::Array> {
     match x.first().filter(|x| !x.is_contiguous()) {
-        Some(x) => match lucid_core::memory_format::common_order(&[x.layout()], &made.layout().shape) {
+        Some(x) => match common_order(&[x.layout()], &made.layout().shape) {
             Some(orders) => in_memory_order::<B>(made, orders),
             None => Ok(made),
         },
@@ -178,6 +179,17 @@ pub(crate) fn by_lanes<B: Backend>(op: &FftOp, x: &B::Array, out: &Meta) -> Resu
     let meta = Meta { shape: order.iter().map(|&axis| out.shape[axis]).collect(), dtype: out.dtype };
     let made = B::fft(&op.moved(|axis| back[axis]), &permuted::<B>(x, order)?, &meta)?;
     permuted::<B>(&made, back)
+}
+
+/// Order statistics: what is sorted is run with its dimensions in the order of memory, which the results keep, as in PyTorch.
+pub(crate) fn ordered<B: Backend>(op: &OrderOp, x: &B::Array, out: &[Meta]) -> Result<Results<B::Array>> {
+    let sorts = matches!(op, OrderOp::Sort { .. }) && !x.is_contiguous();
+    let orders = if sorts { common_order(&[x.layout()], &x.layout().shape) } else { None };
+    let Some((order, back)) = orders else { return B::order(op, x, out) };
+    let permute = |out: &Meta| Meta { shape: order.iter().map(|&axis| out.shape[axis]).collect(), dtype: out.dtype };
+    let metas: Metas = out.iter().map(permute).collect();
+    let made = B::order(&op.clone().along(back[op.axis()]), &permuted::<B>(x, order)?, &metas)?;
+    made.iter().map(|made| permuted::<B>(made, back.clone())).collect()
 }
 
 /// The same elements with their dimensions in another order.

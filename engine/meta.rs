@@ -14,6 +14,7 @@ use crate::{autograd, DType, Error, MemoryStats, Result};
 use lucid_ir::backend::{Array, Backend, Exposed, Results};
 use lucid_ir::ops::decomposition::DecompositionOp;
 use lucid_ir::ops::fft::FftOp;
+use lucid_ir::ops::order::OrderOp;
 use lucid_ir::ops::quantized::QuantizedOp;
 use lucid_ir::ops::reduce::Reduction;
 use lucid_ir::ops::select::SelectOp;
@@ -153,6 +154,10 @@ impl Backend for MetaBackend {
         norm NormOp;
         loss LossOp;
         quantized QuantizedOp;
+    }
+
+    fn order(_: &OrderOp, _: &MetaArray, out: &[Meta]) -> Result<Results<MetaArray>> {
+        Ok(out.iter().map(MetaArray::new).collect())
     }
 
     fn decomposition(_: &DecompositionOp, _: &[&MetaArray], out: &[Meta]) -> Result<Results<MetaArray>> {

@@ -26,6 +26,7 @@ use crate::ops::OpRow;
 use crate::shape::{Layout, Shape};
 use crate::tensor::Inner;
 use crate::{DType, Error, Result, Scalar, Tensor};
+use lucid_ir::backend::Results;
 use parking_lot::Mutex;
 use smallvec::{smallvec, SmallVec};
 use std::sync::{Arc, Weak};
@@ -248,11 +249,11 @@ fn carry(out: &Tensor, made: Tensor) -> Result<()> {
 
 /// [`record`] of a primitive with several results.
 #[cold]
-pub(crate) fn record_multi<F: FnOnce(Prim) -> Result<Vec<Tensor>>>(
+pub(crate) fn record_multi<F: FnOnce(Prim) -> Result<Results<Tensor>>>(
     prim: Prim,
     inputs: &[&Tensor],
     plain: F,
-) -> Result<Vec<Tensor>> {
+) -> Result<Results<Tensor>> {
     let given = inputs.iter().map(|t| tangent(t)).collect::<Result<Given>>()?;
     let without = |prim: Prim| {
         around(|| match active() {

@@ -20,14 +20,14 @@ pub(crate) struct MultiOp {
 }
 
 /// The results of a primitive that has several, of one node where a gradient may be asked for.
-pub(crate) fn record_multi(prim: Prim, inputs: &[&Tensor], made: Results<Storage>) -> Result<Vec<Tensor>> {
+pub(crate) fn record_multi(prim: Prim, inputs: &[&Tensor], made: Results<Storage>) -> Result<Results<Tensor>> {
     match forward::active() {
         true => forward::record_multi(prim, inputs, |prim| record_multi_step(prim, inputs, made)),
         false => record_multi_step(prim, inputs, made),
     }
 }
 
-fn record_multi_step(prim: Prim, inputs: &[&Tensor], made: Results<Storage>) -> Result<Vec<Tensor>> {
+fn record_multi_step(prim: Prim, inputs: &[&Tensor], made: Results<Storage>) -> Result<Results<Tensor>> {
     let schema = prim.schema();
     if !grad_enabled() || !schema.differentiable || !inputs.iter().any(|t| requires_grad(t)) {
         return Ok(made.into_iter().map(Tensor::from_storage).collect());
@@ -64,10 +64,8 @@ pub(super) fn saved_of_multi(
 ) -> Result<Saved> {
     let keep = |(i, t): (usize, &&Tensor)| schema.saves.input(i, needs).then(|| input(t)).transpose();
     let mut kept = inputs.iter().enumerate().map(keep).collect::<Result<SmallVec<[Option<SavedTensor>; 2]>>>()?;
-    if schema.saves.output(needs) {
-        for nr in 0..results {
-            kept.push(Some(result(nr)?));
-        }
+    for nr in 0..results {
+        kept.push(schema.saves.result(nr, needs).then(|| result(nr)).transpose()?);
     }
     Ok(Saved { inputs: kept, ..Saved::default() })
 }

@@ -220,6 +220,9 @@ impl SavedTensor {
     /// The tensor, with its history.
     pub(crate) fn get(&self, node: &Arc<Node>) -> Result<Tensor> {
         let own = |storage: Storage, nr: u32| {
+            if !storage.dtype().is_differentiable() {
+                return Tensor::from_storage(storage);
+            }
             let edge = Edge { node: Arc::clone(node), nr };
             Tensor::with_auto(storage, Auto::recorded(edge))
         };

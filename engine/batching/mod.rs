@@ -25,6 +25,7 @@ use crate::dispatch::{self, Meta, Metas, Prim};
 use crate::ops::view::ViewOp;
 use crate::shape::{Layout, Shape};
 use crate::{Device, Error, Result, Tensor};
+use lucid_ir::backend::Results;
 
 /// A tensor seen without its first dimension.
 #[derive(Debug)]
@@ -133,7 +134,7 @@ pub(crate) fn apply(prim: Prim, inputs: &[&Tensor], meta: Meta) -> Result<Tensor
 }
 
 /// [`apply`] of a primitive with several results.
-pub(crate) fn apply_multi(prim: Prim, inputs: &[&Tensor], metas: &[Meta]) -> Result<Vec<Tensor>> {
+pub(crate) fn apply_multi(prim: Prim, inputs: &[&Tensor], metas: &[Meta]) -> Result<Results<Tensor>> {
     let name = prim.name();
     let Some(id) = top(inputs.iter().copied()) else { return dispatch::apply_multi(prim, inputs, metas) };
     let Level { size, .. } = level::find(name, id)?;

@@ -19,7 +19,8 @@ use crate::ops::sort::SortOp;
 use crate::ops::transfer::TransferOp;
 use crate::ops::view::reshape_to;
 use crate::shape::{Axes, Shape};
-use crate::{Error, Result, Tensor};
+use crate::{DType, Error, Result, Scalar, Tensor};
+use lucid_ir::backend::Results;
 
 /// The result of a primitive for every sample; `out` has the batch, of `size`, in front.
 pub(super) fn run(prim: Prim, x: &[Input<'_>], size: usize, out: Meta) -> Result<Tensor> {
@@ -35,8 +36,6 @@ pub(super) fn run(prim: Prim, x: &[Input<'_>], size: usize, out: Meta) -> Result
             let op = match op {
                 ScanOp::Sum { axis } => ScanOp::Sum { axis: axis + 1 },
                 ScanOp::Prod { axis } => ScanOp::Prod { axis: axis + 1 },
-                ScanOp::ArgMax { axis } => ScanOp::ArgMax { axis: axis + 1 },
-                ScanOp::ArgMin { axis } => ScanOp::ArgMin { axis: axis + 1 },
                 ScanOp::LogSumExp { axis } => ScanOp::LogSumExp { axis: axis + 1 },
                 ScanOp::Recur { axis } => {
                     return leading(Prim::Scan(ScanOp::Recur { axis: axis + 1 }), x, size, out);
@@ -48,9 +47,6 @@ pub(super) fn run(prim: Prim, x: &[Input<'_>], size: usize, out: Meta) -> Result
         Prim::Sort(SortOp::ArgSort { axis, descending }) => {
             along(Prim::Sort(SortOp::ArgSort { axis: axis + 1, descending }), x, out)
         }
-        Prim::Sort(SortOp::ArgFirst { axis, descending, start, k }) => {
-            same(Prim::Sort(SortOp::ArgFirst { axis: axis + 1, descending, start, k }), x, out)
-        }
         Prim::Sort(SortOp::ArgSortRows) => same(prim, x, out),
         Prim::Sort(SortOp::Search { right }) => search(right, x, size, out),
         Prim::Sort(_) => each_sample(prim, x, size, out),
@@ -58,7 +54,7 @@ pub(super) fn run(prim: Prim, x: &[Input<'_>], size: usize, out: Meta) -> Result
         Prim::Index(op) => index::run(op, x, size, out),
         Prim::Contract(op) => contract::run(op, x, size, out),
         Prim::Linalg(_) => leading(prim, x, size, out),
-        Prim::Decomposition(_) => Err(Error::runtime(prim.name(), "has several results")),
+        Prim::Order(_) | Prim::Decomposition(_) => Err(Error::runtime(prim.name(), "has several results")),
         Prim::Fft(op) => same(Prim::Fft(op.moved(|axis| axis + 1)), x, out),
         Prim::Conv(op) => conv_pool_rules::conv(op, x, size, out),
         Prim::Pool(op) => conv_pool_rules::pool(op, x, size, out),
@@ -88,8 +84,17 @@ pub(super) fn run(prim: Prim, x: &[Input<'_>], size: usize, out: Meta) -> Result
 }
 
 /// The results of a primitive that has several, for every sample; each of `out` has the batch, of `size`, in front.
-pub(super) fn run_multi(prim: Prim, x: &[Input<'_>], size: usize, out: &[Meta]) -> Result<Vec<Tensor>> {
+pub(super) fn run_multi(prim: Prim, x: &[Input<'_>], size: usize, out: &[Meta]) -> Result<Results<Tensor>> {
     match prim {
+        Prim::Order(op) => {
+            let along = op.axis() + 1;
+            if x[0].ndim() > 0 {
+                return apply_multi(Prim::Order(op.along(along)), &[x[0].value], out);
+            }
+            // Samples of no dimensions are chosen themselves.
+            let indices = Tensor::full_of(&[size], Scalar::ZERO, DType::I64, x[0].value.device())?;
+            Ok(Results::from_iter([x[0].value.copy()?, indices]))
+        }
         // Matrices take leading dimensions as they come.
         Prim::Decomposition(_) => {
             let x: Vec<Tensor> = x.iter().map(|x| batched(x, size)).collect::<Result<_>>()?;

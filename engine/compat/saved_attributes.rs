@@ -4,8 +4,8 @@
 //! are told of ops alone that are made of others: by them what these saved is found. Gradient rules do not read it.
 
 use crate::autograd::{edge_of, requires_grad, GraphNode, Kind, Node, SavedTensor};
-use crate::ops::schema::Param;
-use crate::ops::{NormOrder, Operand, Sections};
+use crate::ops::schema::{Param, Saves};
+use crate::ops::{NormOrder, OpRow, Operand, Sections};
 use crate::tensor::Inner;
 use crate::{Result, Scalar, Tensor};
 use smallvec::SmallVec;
@@ -180,7 +180,7 @@ impl Node {
         // PyTorch knows of one convolution, of whatever number of dimensions.
         let dims = row.name.chars().find_map(|c| c.to_digit(10)).map_or(0, |n| n as usize);
         match (row.family, name, told) {
-            ("sort", "descending", _) => None,
+            ("order", "descending", _) => None,
             ("conv", "transposed", None) => Some(SavedArg::Truth(row.name.contains("transpose"))),
             ("conv", "output_padding", None) => Some(SavedArg::Ints(std::iter::repeat_n(0, dims).collect())),
             ("conv" | "pool", _, Some(SavedArg::Ints(one))) if one.len() == 1 => {
@@ -204,33 +204,16 @@ impl Node {
         find(name).or_else(|| if name == "self" { find("input") } else { None })
     }
 
-    /// The indices that sorted or chose what the op gave: what the step saved that took the elements, in the result's shape.
+    /// The indices that sorted or chose what the op gave, in the result's shape.
     ///
     /// # Errors
     /// As [`Node::saved`].
     pub(crate) fn saved_indices(self: &Arc<Node>) -> Result<Option<Tensor>> {
-        // Those that are given indices call them `index`.
-        if self.told.get().is_none() || matches!(self.op(), "gather" | "take_along_dim") {
-            return Ok(None);
-        }
-        let mut node = Arc::clone(self);
-        while !matches!(&node.kind, Kind::Op(prim) if prim.name() == "gather") {
-            match node.edges.first() {
-                Some(Some(edge)) if edge.node.is_within(self) => {
-                    node = Arc::clone(&edge.node);
-                }
-                _ => return Ok(None),
+        match &self.kind {
+            Kind::MultiOp(op) if self.told.get().is_some() && op.prim.schema().saves == Saves::Indices => {
+                self.saved(self.metas.len() + 1)
             }
-        }
-        let Some(indices) = node.saved(1)? else { return Ok(None) };
-        if matches!(self.told_as("self_sym_sizes"), Some(SavedArg::Ints(sizes)) if sizes.is_empty()) {
-            return indices.reshape(()).map(Some);
-        }
-        match (self.told_as("keepdim"), self.told_as("dim")) {
-            (Some(SavedArg::Truth(false)), Some(SavedArg::Int(dim))) => {
-                indices.squeeze(Some(&[dim as isize])).map(Some)
-            }
-            _ => Ok(Some(indices)),
+            _ => Ok(None),
         }
     }
 

@@ -34,6 +34,7 @@ mod matmul;
 mod norm;
 mod numbers;
 mod optim;
+mod order;
 mod pool;
 pub mod quadrature;
 mod quantized;
@@ -69,6 +70,7 @@ use lucid_ir::ops::linalg::LinalgOp;
 use lucid_ir::ops::loss::LossOp;
 use lucid_ir::ops::nn::NnOp;
 use lucid_ir::ops::norm::NormOp;
+use lucid_ir::ops::order::OrderOp;
 use lucid_ir::ops::pool::PoolOp;
 use lucid_ir::ops::quantized::QuantizedOp;
 use lucid_ir::ops::random::RandomOp;
@@ -423,6 +425,10 @@ impl Backend for CpuBackend {
 
     fn sort(op: &SortOp, x: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
         kernel(|| sort::sort(op, x, out))
+    }
+
+    fn order(op: &OrderOp, x: &CpuArray, out: &[Meta]) -> Result<Results<CpuArray>> {
+        kernel(|| order::order(op, x, out))
     }
 
     fn contract(op: &ContractOp, a: &CpuArray, b: &CpuArray, out: &Meta) -> Result<CpuArray> {

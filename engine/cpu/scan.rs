@@ -254,15 +254,9 @@ fn log_sum_exp<T: Element + Copy>(x: &CpuArray, axis: usize, none: T, add: fn(T,
 pub fn scan(op: &ScanOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
     let x = inputs[0];
     let wide = match (op, x.dtype()) {
-        (
-            ScanOp::Sum { .. } | ScanOp::Prod { .. } | ScanOp::Recur { .. } | ScanOp::LogSumExp { .. },
-            dtype @ (DType::C64 | DType::C128),
-        ) => dtype,
+        (_, dtype @ (DType::C64 | DType::C128)) => dtype,
         (ScanOp::Sum { .. }, DType::F32 | DType::F16 | DType::BF16) => DType::F32,
         (_, dtype) if dtype.is_integral() => DType::I64,
-        (_, dtype @ (DType::C64 | DType::C128)) => {
-            return Err(Error::dtype(op.name(), format!("has no CPU kernel for {dtype}"), &[dtype]));
-        }
         _ => DType::F64,
     };
     if wide != x.dtype() {
@@ -307,10 +301,24 @@ pub fn scan(op: &ScanOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
             log_sum_exp(x, axis, Complex64::new(f64::NEG_INFINITY, 0.0), log_add_exp_complex)
         }
         ScanOp::LogSumExp { axis } => log_sum_exp(x, axis, f64::NEG_INFINITY, log_add_exp),
-        ScanOp::ArgMax { axis } if long => arg::<i64, true>(x, axis),
-        ScanOp::ArgMax { axis } => arg::<f64, true>(x, axis),
-        ScanOp::ArgMin { axis } if long => arg::<i64, false>(x, axis),
-        ScanOp::ArgMin { axis } => arg::<f64, false>(x, axis),
+    }
+}
+
+/// The index, along a dimension, of the largest or smallest element so far; the last at a tie, NaN wins.
+pub(super) fn running_extremum(x: &CpuArray, axis: usize, largest: bool) -> Result<CpuArray> {
+    let (whole, wide) = match x.dtype() {
+        dtype if dtype.is_integral() => (true, DType::I64),
+        dtype @ (DType::C64 | DType::C128) => {
+            return Err(Error::dtype("cummax", "complex numbers have no order", &[dtype]));
+        }
+        _ => (false, DType::F64),
+    };
+    let x = &if wide == x.dtype() { x.clone() } else { cast(x, wide)? };
+    match (whole, largest) {
+        (true, true) => arg::<i64, true>(x, axis),
+        (true, false) => arg::<i64, false>(x, axis),
+        (false, true) => arg::<f64, true>(x, axis),
+        (false, false) => arg::<f64, false>(x, axis),
     }
 }
 
@@ -338,8 +346,8 @@ mod tests {
     #[test]
     fn extrema_take_the_last_at_a_tie() {
         let x = array(&[6], &[1f32, 3.0, 3.0, 2.0, f32::NAN, 9.0]);
-        let run = |op| show::<i64>(&scan(&op, &[&x], &meta(&[6], DType::I64)).unwrap());
-        assert_eq!(run(ScanOp::ArgMax { axis: 0 }), [0, 1, 2, 2, 4, 4]);
-        assert_eq!(run(ScanOp::ArgMin { axis: 0 }), [0, 0, 0, 0, 4, 4]);
+        let run = |largest| show::<i64>(&running_extremum(&x, 0, largest).unwrap());
+        assert_eq!(run(true), [0, 1, 2, 2, 4, 4]);
+        assert_eq!(run(false), [0, 0, 0, 0, 4, 4]);
     }
 }

@@ -16,7 +16,7 @@ use lucid_ir::Meta;
 use std::ops::Range;
 
 /// Elements with an order.
-trait Ordered: Element {
+pub(super) trait Ordered: Element {
     /// Do the keys fit 32 bits?
     const NARROW: bool;
     /// A number in the element's order.
@@ -63,51 +63,40 @@ ordered! {
     };
 }
 
+/// Runs `$body` with `$T` bound to the type of an array's elements, which have an order.
+macro_rules! with_ordered {
+    ($op:literal, $x:expr, $T:ident => $body:expr) => {
+        with_ordered!(@ $op, $x, $T => $body; Bool bool, U8 u8, I8 i8, I16 i16, I32 i32, I64 i64, F16 f16, BF16 bf16,
+            F32 f32, F64 f64)
+    };
+    (@ $op:literal, $x:expr, $T:ident => $body:expr; $($D:ident $t:ty),*) => {
+        match lucid_ir::backend::Array::dtype($x) {
+            $(DType::$D => {
+                type $T = $t;
+                $body
+            })*
+            dtype @ (DType::C64 | DType::C128) => Err(Error::dtype($op, "complex numbers have no order", &[dtype])),
+            dtype @ (DType::U16 | DType::U32 | DType::U64 | DType::F8E4M3FN | DType::F8E5M2) => {
+                Err(stored_only($op, dtype))
+            }
+        }
+    };
+}
+
+pub(super) use with_ordered;
+
 /// The kernels of the `sort` family.
 pub fn sort(op: &SortOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
     match (op, inputs) {
-        (SortOp::ArgSort { axis, descending }, [x]) => order_along(x, *axis, *descending, 0..usize::MAX),
-        (SortOp::ArgFirst { axis, descending, start, k }, [x]) => order_along(x, *axis, *descending, *start..*k),
-        (SortOp::ArgSortRows, [x]) => match lucid_ir::backend::Array::dtype(*x) {
-            DType::Bool => argsort_rows::<bool>(x, out),
-            DType::U8 => argsort_rows::<u8>(x, out),
-            DType::I8 => argsort_rows::<i8>(x, out),
-            DType::I16 => argsort_rows::<i16>(x, out),
-            DType::I32 => argsort_rows::<i32>(x, out),
-            DType::I64 => argsort_rows::<i64>(x, out),
-            DType::F16 => argsort_rows::<f16>(x, out),
-            DType::BF16 => argsort_rows::<bf16>(x, out),
-            DType::F32 => argsort_rows::<f32>(x, out),
-            DType::F64 => argsort_rows::<f64>(x, out),
-            dtype @ (DType::C64 | DType::C128) => unordered("argsort_rows", dtype),
-            dtype @ (DType::U16 | DType::U32 | DType::U64 | DType::F8E4M3FN | DType::F8E5M2) => {
-                Err(stored_only("argsort_rows", dtype))
-            }
-        },
-        (SortOp::Search { right }, [rows, values]) => match lucid_ir::backend::Array::dtype(*rows) {
-            DType::Bool => search::<bool>(rows, values, *right, out),
-            DType::U8 => search::<u8>(rows, values, *right, out),
-            DType::I8 => search::<i8>(rows, values, *right, out),
-            DType::I16 => search::<i16>(rows, values, *right, out),
-            DType::I32 => search::<i32>(rows, values, *right, out),
-            DType::I64 => search::<i64>(rows, values, *right, out),
-            DType::F16 => search::<f16>(rows, values, *right, out),
-            DType::BF16 => search::<bf16>(rows, values, *right, out),
-            DType::F32 => search::<f32>(rows, values, *right, out),
-            DType::F64 => search::<f64>(rows, values, *right, out),
-            dtype @ (DType::C64 | DType::C128) => unordered("searchsorted", dtype),
-            dtype @ (DType::U16 | DType::U32 | DType::U64 | DType::F8E4M3FN | DType::F8E5M2) => {
-                Err(stored_only("searchsorted", dtype))
-            }
-        },
-        (SortOp::ArgSort { .. } | SortOp::ArgFirst { .. } | SortOp::ArgSortRows | SortOp::Search { .. }, _) => {
+        (SortOp::ArgSort { axis, descending }, [x]) => order_along(x, *axis, Ranks::All { descending: *descending }),
+        (SortOp::ArgSortRows, [x]) => with_ordered!("argsort_rows", *x, T => argsort_rows::<T>(x, out)),
+        (SortOp::Search { right }, [rows, values]) => {
+            with_ordered!("searchsorted", *rows, T => search::<T>(rows, values, *right, out))
+        }
+        (SortOp::ArgSort { .. } | SortOp::ArgSortRows | SortOp::Search { .. }, _) => {
             Err(Error::runtime(op.name(), format!("does not take {} arrays", inputs.len())))
         }
     }
-}
-
-fn unordered(op: &'static str, dtype: DType) -> Result<CpuArray> {
-    Err(Error::dtype(op, "complex numbers have no order", &[dtype]))
 }
 
 /// For each value the place in its sorted row where it belongs: before its equals, or with `right` behind them. NaN
@@ -209,26 +198,52 @@ fn sort_keys<K: Keyed>(keys: &mut [K]) {
     keys.copy_from_slice(&spread);
 }
 
-/// The indices of these numbers in order, at most.
-fn order_along(x: &CpuArray, axis: usize, descending: bool, wanted: Range<usize>) -> Result<CpuArray> {
-    let x = axis_last(x, axis)?;
-    let order = match lucid_ir::backend::Array::dtype(&x) {
-        DType::Bool => argsort::<bool>(&x, descending, wanted),
-        DType::U8 => argsort::<u8>(&x, descending, wanted),
-        DType::I8 => argsort::<i8>(&x, descending, wanted),
-        DType::I16 => argsort::<i16>(&x, descending, wanted),
-        DType::I32 => argsort::<i32>(&x, descending, wanted),
-        DType::I64 => argsort::<i64>(&x, descending, wanted),
-        DType::F16 => argsort::<f16>(&x, descending, wanted),
-        DType::BF16 => argsort::<bf16>(&x, descending, wanted),
-        DType::F32 => argsort::<f32>(&x, descending, wanted),
-        DType::F64 => argsort::<f64>(&x, descending, wanted),
-        dtype @ (DType::C64 | DType::C128) => unordered("argsort", dtype),
-        dtype @ (DType::U16 | DType::U32 | DType::U64 | DType::F8E4M3FN | DType::F8E5M2) => {
-            Err(stored_only("argsort", dtype))
+/// Which of a row's elements in order are asked for.
+#[derive(Clone, Copy)]
+pub(super) enum Ranks {
+    All {
+        descending: bool,
+    },
+    First {
+        k: usize,
+        largest: bool,
+    },
+    At(usize),
+    /// The lower one of two in the middle; with `skip` of those that are not NaN, else the first NaN if there is one.
+    Middle {
+        skip: bool,
+    },
+}
+
+impl Ranks {
+    /// How many of `n`.
+    fn count(self, n: usize) -> usize {
+        match self {
+            Ranks::All { .. } => n,
+            Ranks::First { k, .. } => k.min(n),
+            Ranks::At(_) | Ranks::Middle { .. } => n.min(1),
         }
-    }?;
-    axis_back(&order, axis)
+    }
+
+    /// The places in order of a row's elements.
+    fn of<T: Ordered>(self, row: &[T]) -> Range<usize> {
+        match self {
+            Ranks::All { .. } | Ranks::First { .. } => 0..self.count(row.len()),
+            Ranks::At(at) => at..at + 1,
+            Ranks::Middle { skip } => {
+                // NaN is behind all others.
+                let numbers = row.len() - row.iter().filter(|x| x.is_nan()).count();
+                let at = if skip || numbers == row.len() { numbers.saturating_sub(1) / 2 } else { numbers };
+                at..at + 1
+            }
+        }
+    }
+}
+
+/// The indices along a dimension that are asked for, in its place.
+pub(super) fn order_along(x: &CpuArray, axis: usize, ranks: Ranks) -> Result<CpuArray> {
+    let x = axis_last(x, axis)?;
+    axis_back(&with_ordered!("argsort", &x, T => argsort::<T>(&x, ranks))?, axis)
 }
 
 /// By the first elements where these differ, which decides most comparisons without a look at the rows.
@@ -389,11 +404,11 @@ fn packed<T: Ordered>(row: &[T], mask: u64, wanted: Range<usize>, found: &mut Ve
     true
 }
 
-/// Along the last dimension of a row-major array: the indices that are `wanted` of each row's order.
-fn argsort<T: Ordered>(x: &CpuArray, descending: bool, wanted: Range<usize>) -> Result<CpuArray> {
+/// Along the last dimension of a row-major array: the indices of these ranks in each row's order.
+pub(super) fn argsort<T: Ordered>(x: &CpuArray, ranks: Ranks) -> Result<CpuArray> {
     let n = x.shape().last().copied().unwrap_or(1).max(1);
-    let (start, k) = (wanted.start, wanted.end.min(n));
-    let each = k.saturating_sub(start);
+    let descending = matches!(ranks, Ranks::All { descending: true } | Ranks::First { largest: true, .. });
+    let each = ranks.count(n);
     let guard = x.read::<T>();
     let data = x.slice(&guard);
     let mut shape = crate::shape::Shape::from_slice(x.shape());
@@ -408,6 +423,7 @@ fn argsort<T: Ordered>(x: &CpuArray, descending: bool, wanted: Range<usize>) -> 
         threads::for_chunks(out, each, (threads::GRAIN / 16 / n).max(1) * each, |first, out| {
             let (mut narrow, mut wide, mut keys) = (Vec::new(), Vec::new(), Vec::new());
             for (row, out) in data[first / each * n..].chunks(n).zip(out.chunks_mut(each)) {
+                let Range { start, end: k } = ranks.of(row);
                 if T::NARROW && u32::try_from(n).is_ok() {
                     let mask = if descending { u64::from(u32::MAX) } else { 0 };
                     candidates(row, mask, k, &mut narrow, &mut keys);
@@ -480,8 +496,8 @@ mod tests {
             let mut expected: Vec<i64> = (0..x.len() as i64).collect();
             expected.sort_by_key(|&i| x[i as usize]);
             assert_eq!(order(&given, 0, false), expected);
-            let first = SortOp::ArgFirst { axis: 0, descending: false, start: 0, k: x.len().div_ceil(3) };
-            let some = show::<i64>(&sort(&first, &[&given], &Meta::new(&[x.len().div_ceil(3)], DType::I64)).unwrap());
+            let first = Ranks::First { k: x.len().div_ceil(3), largest: false };
+            let some = show::<i64>(&order_along(&given, 0, first).unwrap());
             assert_eq!(some, expected[..x.len().div_ceil(3)]);
             expected = (0..x.len() as i64).collect();
             expected.sort_by_key(|&i| std::cmp::Reverse(x[i as usize]));
@@ -548,26 +564,27 @@ mod tests {
         for data in [data, odd, vec![1.0; 1200]] {
             for (axis, shape) in [(1, [3, 400]), (0, [400, 3])] {
                 for x in layouts(&shape, &data) {
+                    let check = |ranks: Ranks, descending: bool, wanted: Range<usize>| {
+                        let got = show::<i64>(&order_along(&x, axis, ranks).unwrap());
+                        let all = order(&x, axis, descending);
+                        let want: Vec<i64> = match axis {
+                            1 => all.chunks(400).flat_map(|row| row[wanted.clone()].to_vec()).collect(),
+                            _ => all[3 * wanted.start..3 * wanted.end].to_vec(),
+                        };
+                        assert_eq!(got, want, "{shape:?} {wanted:?} {descending}");
+                    };
                     for k in [0, 1, 7, 24, 25, 399, 400] {
-                        for descending in [false, true] {
-                            let mut short = shape;
-                            short[axis] = k - k / 3;
-                            let op = SortOp::ArgFirst { axis, descending, start: k / 3, k };
-                            let got = show::<i64>(&sort(&op, &[&x], &Meta::new(&short, DType::I64)).unwrap());
-                            let all = order(&x, axis, descending);
-                            let want: Vec<i64> = match axis {
-                                1 => all.chunks(400).flat_map(|row| row[k / 3..k].to_vec()).collect(),
-                                _ => all[3 * (k / 3)..3 * k].to_vec(),
-                            };
-                            assert_eq!(got, want, "{shape:?} {k} {descending}");
+                        for largest in [false, true] {
+                            check(Ranks::First { k, largest }, largest, 0..k);
                         }
+                        check(Ranks::At(k.min(399)), false, k.min(399)..k.min(399) + 1);
                     }
                 }
             }
         }
         let wide: Vec<i64> = (0..50).map(|i| (i * 31) % 47).collect();
-        let op = SortOp::ArgFirst { axis: 0, descending: true, start: 0, k: 3 };
-        let got = show::<i64>(&sort(&op, &[&array(&[50], &wide)], &Meta::new(&[3], DType::I64)).unwrap());
+        let got = order_along(&array(&[50], &wide), 0, Ranks::First { k: 3, largest: true });
+        let got = show::<i64>(&got.unwrap());
         assert_eq!(got, order(&array(&[50], &wide), 0, true)[..3]);
     }
 

@@ -2,8 +2,8 @@
 //!
 //! Apart from the way of one result, so that this one needs no list.
 
-use super::{arrays, device_mismatch, refuse_dtype, Meta, Prim, Storage, Wrapped};
-use crate::layout_propagation::matrices_by_columns;
+use super::{arrays, device_mismatch, refuse_dtype, stored, Meta, Prim, Storage, Wrapped};
+use crate::layout_propagation::{matrices_by_columns, ordered};
 use crate::meta::MetaBackend;
 use crate::ops::OpRow;
 use crate::{autograd, batching, graph, profile, Device, Error, Result, Tensor};
@@ -11,7 +11,10 @@ use lucid_cpu::CpuBackend;
 use lucid_ir::backend::{Array, Results};
 use lucid_mlx::GpuBackend;
 
-fn execute<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], metas: &[Meta]) -> Result<Results<Storage>> {
+pub(super) fn execute<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], metas: &[Meta]) -> Result<Results<Storage>> {
+    if stored::applies_to_several(prim, inputs, metas) {
+        return stored::run_multi::<B>(prim, inputs, metas);
+    }
     let name = prim.name();
     let x = arrays::<B>(name, inputs)?;
     for out in metas {
@@ -19,6 +22,7 @@ fn execute<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], metas: &[Meta]) -> Resul
         B::countable(name, out)?;
     }
     let made = match prim {
+        Prim::Order(op) => ordered::<B>(op, x[0], metas)?,
         Prim::Decomposition(op) => {
             let rank = x[0].layout().ndim();
             let made = B::decomposition(op, &x, metas)?;
@@ -42,7 +46,7 @@ pub(crate) fn run_multi(prim: &Prim, inputs: &[&Tensor], metas: &[Meta], device:
 }
 
 /// Runs a primitive of several results, of these shapes and dtypes, and records it on the tape where a gradient may be asked for.
-pub(crate) fn apply_multi(prim: Prim, inputs: &[&Tensor], metas: &[Meta]) -> Result<Vec<Tensor>> {
+pub(crate) fn apply_multi(prim: Prim, inputs: &[&Tensor], metas: &[Meta]) -> Result<Results<Tensor>> {
     let device = inputs[0].storage().device();
     if !inputs.iter().all(|t| t.storage().is_array_on(device)) {
         return match inputs.iter().any(|t| t.is_batched()) {

@@ -4,7 +4,7 @@
 //! runs in [`DType::computed_in`]: unsigned integers as int64 with the same bits, 64-bit ones that are ordered with the top bit
 //! flipped, floats as float32. Invariant: a backend sees none of these dtypes but in creation, casts, copies and views.
 
-use super::{arrays, execute, Meta, Prim, Storage, Wrapped};
+use super::{arrays, execute, multi_output, Meta, Metas, Prim, Storage, Wrapped};
 use crate::meta::MetaBackend;
 use crate::ops::binary::BinaryOp;
 use crate::ops::compare::select::SelectOp;
@@ -14,11 +14,11 @@ use crate::ops::index::{IndexOp, ScatterMode};
 use crate::ops::unary::UnaryOp;
 use crate::ops::view::ViewOp;
 use crate::ops::OpRow;
-use crate::{graph, profile, DType, Device, Result, Scalar, Tensor};
+use crate::{graph, profile, DType, Device, Error, Result, Scalar, Tensor};
 use lucid_cpu::CpuBackend;
-use lucid_ir::backend::Array;
+use lucid_ir::backend::{Array, Results};
 use lucid_mlx::GpuBackend;
-use smallvec::SmallVec;
+use smallvec::{smallvec, SmallVec};
 
 /// What a primitive does with elements that are only stored.
 #[derive(Clone, Copy, PartialEq)]
@@ -39,7 +39,7 @@ impl Way {
             Prim::Create(_) | Prim::Transfer(_) | Prim::View(_) => Way::Direct,
             Prim::Select(SelectOp::Where) => Way::Moved,
             Prim::Index(op) => Way::of_index(op),
-            Prim::Sort(_) | Prim::Binary(BinaryOp::Maximum | BinaryOp::Minimum) => Way::Ordered,
+            Prim::Sort(_) | Prim::Order(_) | Prim::Binary(BinaryOp::Maximum | BinaryOp::Minimum) => Way::Ordered,
             Prim::Compare(CompareOp::Lt | CompareOp::Le | CompareOp::Gt | CompareOp::Ge) => Way::Ordered,
             _ => Way::Computed,
         }
@@ -106,7 +106,6 @@ pub(super) fn applies(prim: &Prim, inputs: &[&Tensor], out: &Meta) -> bool {
 /// [`execute`] where [`applies`] says so.
 #[cold]
 pub(super) fn run<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], out: &Meta) -> Result<Storage> {
-    let way = Way::of(prim);
     let x = arrays::<B>(prim.name(), inputs)?;
     let unsigned = |dtype: DType| dtype.is_stored_only() && dtype.is_unsigned();
     match (prim, x.as_slice()) {
@@ -121,15 +120,40 @@ pub(super) fn run<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], out: &Meta) -> Re
         },
         _ => {}
     }
+    let one = |x: &[&Tensor], out: &[Meta]| execute::<B>(prim, x, &out[0], false).map(|made| smallvec![made]);
+    let made = computed::<B>(prim, &x, std::slice::from_ref(out), one)?.into_iter().next();
+    made.ok_or_else(|| Error::runtime(prim.name(), "gave nothing"))
+}
+
+/// [`applies`] of a primitive with several results.
+pub(super) fn applies_to_several(prim: &Prim, inputs: &[&Tensor], out: &[Meta]) -> bool {
+    out.iter().any(|out| applies(prim, inputs, out))
+}
+
+/// [`run`] of a primitive with several results.
+#[cold]
+pub(super) fn run_multi<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], out: &[Meta]) -> Result<Results<Storage>> {
+    let x = arrays::<B>(prim.name(), inputs)?;
+    computed::<B>(prim, &x, out, |x, out| multi_output::execute::<B>(prim, x, out))
+}
+
+/// What `run` makes of the dtypes that stand for stored ones, in the dtypes that were asked for.
+fn computed<B: Wrapped>(
+    prim: &Prim,
+    x: &[&B::Array],
+    out: &[Meta],
+    run: impl FnOnce(&[&Tensor], &[Meta]) -> Result<Results<Storage>>,
+) -> Result<Results<Storage>> {
+    let way = Way::of(prim);
     let inner: SmallVec<[Tensor; 4]> =
         x.iter().map(|x| way.enter::<B>(x).map(|x| Tensor::from_storage(B::wrap(x)))).collect::<Result<_>>()?;
     let refs: SmallVec<[&Tensor; 4]> = inner.iter().collect();
-    let meta = Meta { shape: out.shape.clone(), dtype: way.dtype(out.dtype) };
-    let made = execute::<B>(prim, &refs, &meta, false)?;
-    match B::unwrap(&made) {
+    let metas: Metas = out.iter().map(|out| Meta { shape: out.shape.clone(), dtype: way.dtype(out.dtype) }).collect();
+    let left = |(made, out): (Storage, &Meta)| match B::unwrap(&made) {
         Some(array) => way.leave::<B>(array, out.dtype).map(B::wrap),
         None => Ok(made),
-    }
+    };
+    run(&refs, &metas)?.into_iter().zip(out).map(left).collect()
 }
 
 /// Writes over `dst` itself what `op` would write into a copy of it; the tape is the caller's business.

@@ -16,6 +16,7 @@ use crate::ops::linalg::LinalgOp;
 use crate::ops::loss::LossOp;
 use crate::ops::nn::NnOp;
 use crate::ops::norm::NormOp;
+use crate::ops::order::OrderOp;
 use crate::ops::pool::PoolOp;
 use crate::ops::quantized::QuantizedOp;
 use crate::ops::random::RandomOp;
@@ -136,6 +137,8 @@ pub trait Backend {
     fn index_into(op: &IndexOp, dst: &Self::Array, rest: &[&Self::Array]) -> Result<()>;
     /// Runs a primitive of the family `sort`.
     fn sort(op: &SortOp, inputs: &[&Self::Array], out: &Meta) -> Result<Self::Array>;
+    /// Values and indices of a primitive of the family `order`, with the shapes and dtypes of `out`.
+    fn order(op: &OrderOp, x: &Self::Array, out: &[Meta]) -> Result<Results<Self::Array>>;
     /// Runs a primitive of the family `contract`.
     fn contract(op: &ContractOp, a: &Self::Array, b: &Self::Array, out: &Meta) -> Result<Self::Array>;
     /// Matrices are square, in the last two dimensions; batches are of one shape.

@@ -65,6 +65,7 @@ impl ElementOp {
             | Prim::Sort(_)
             | Prim::Contract(_)
             | Prim::Linalg(_)
+            | Prim::Order(_)
             | Prim::Decomposition(_)
             | Prim::Fft(_)
             | Prim::Conv(_)

@@ -45,6 +45,7 @@ macro_rules! for_each_family {
             View view ViewOp;
             Index index IndexOp;
             Sort sort SortOp;
+            Order order OrderOp;
             Contract contract ContractOp;
             Linalg linalg LinalgOp;
             Decomposition decomposition DecompositionOp;
@@ -77,7 +78,7 @@ macro_rules! define_prim {
             /// Has it several results, as those of its family have? Such primitives go through ways of their own, so that
             /// those of one result need no list.
             pub fn is_multi_output(&self) -> bool {
-                matches!(self, Prim::Decomposition(_))
+                matches!(self, Prim::Order(_) | Prim::Decomposition(_))
             }
 
             /// The name of the op's row in the table.

@@ -55,6 +55,7 @@ pub mod metal;
 mod nn;
 mod norm_kernels;
 mod optim;
+mod order;
 mod pool;
 mod pool_windows;
 mod quantized;
@@ -102,6 +103,7 @@ use lucid_ir::ops::linalg::LinalgOp;
 use lucid_ir::ops::loss::LossOp;
 use lucid_ir::ops::nn::NnOp;
 use lucid_ir::ops::norm::NormOp;
+use lucid_ir::ops::order::OrderOp;
 use lucid_ir::ops::pool::PoolOp;
 use lucid_ir::ops::quantized::QuantizedOp;
 use lucid_ir::ops::random::RandomOp;
@@ -205,6 +207,9 @@ impl Backend for GpuBackend {
     }
     fn sort(op: &SortOp, inputs: &[&GpuArray], out: &Meta) -> Result<GpuArray> {
         named!(op, sort::sort(op, inputs, out))
+    }
+    fn order(op: &OrderOp, x: &GpuArray, out: &[Meta]) -> Result<Results<GpuArray>> {
+        named!(op, order::order(op, x, out))
     }
     fn contract(op: &ContractOp, a: &GpuArray, b: &GpuArray, out: &Meta) -> Result<GpuArray> {
         named!(op, contract::contract(op, a, b, out))

@@ -10,7 +10,7 @@ use super::host_kernel;
 use super::kernel_error::Made;
 use super::reduce::as_dtype;
 use super::special::in_float32;
-use super::value::{Value, ValueRange};
+use super::value::Value;
 use super::view::physical_axis;
 use crate::{DType, Scalar};
 use lucid_cpu::CpuBackend;
@@ -41,7 +41,6 @@ pub(super) fn scan(op: &ScanOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArr
     let v = x.value()?;
     let (perm, dtype) = (v.perm.clone(), x.element());
     let place = |axis: usize| int(physical_axis(v.perm.as_ref(), axis));
-    let mut known = ValueRange::Nothing;
     let array = match op {
         _ if x.numel() == 0 => cast_array(v.array()?, dtype, out.dtype)?,
         ScanOp::Sum { axis } => ops::cumsum_axis(&wide(v.array()?, dtype)?, place(*axis)?, false, true, None)?,
@@ -56,13 +55,9 @@ pub(super) fn scan(op: &ScanOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArr
         }
         // Two inputs; it has returned above.
         ScanOp::Recur { .. } => v.array()?.clone(),
-        ScanOp::ArgMax { axis } | ScanOp::ArgMin { axis } => {
-            known = ValueRange::Within(0, x.shape()[*axis] as i64 - 1);
-            arg_scan(v.array()?, place(*axis)?, dtype, matches!(op, ScanOp::ArgMax { .. }))?
-        }
     };
     drop(v);
-    GpuArray::new(Value::new(as_dtype(array, out.dtype)?, perm).knowing(known), &out.shape, out.dtype)
+    GpuArray::new(Value::new(as_dtype(array, out.dtype)?, perm), &out.shape, out.dtype)
 }
 
 /// What 16-bit floats are added up and multiplied in, as PyTorch does; MLX would keep their own precision.
@@ -74,7 +69,7 @@ fn wide(x: &Array, dtype: DType) -> Made<Array> {
 }
 
 /// The index of the last extremum so far: the running maximum of the indices where the running extremum is met.
-fn arg_scan(x: &Array, axis: i32, dtype: DType, largest: bool) -> Made<Array> {
+pub(super) fn arg_scan(x: &Array, axis: i32, dtype: DType, largest: bool) -> Made<Array> {
     let n = x.shape()[axis as usize];
     let mut line = Ints::from_elem(1, x.ndim());
     line[axis as usize] = n;

@@ -18,24 +18,15 @@ use mlx_ffi::{ops, Array, Dtype};
 pub(super) fn sort(op: &SortOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> {
     match (op, inputs) {
         (SortOp::ArgSort { axis, descending }, [x]) => argsort(x, *axis, *descending, out),
-        (SortOp::ArgFirst { axis, descending, start: skipped, k }, [x]) => {
-            let all = argsort(x, *axis, *descending, &Meta::new(x.shape(), out.dtype))?;
-            let v = all.value()?;
-            let (mut start, mut stop) = (Ints::from_elem(0, x.ndim()), ints(x.shape())?);
-            (start[*axis], stop[*axis]) = (int(*skipped)?, int(*k)?);
-            let first = ops::slice(&*v.logical()?, &start, &stop, &Ints::from_elem(1, x.ndim()))?;
-            let known = ValueRange::Within(0, (x.shape()[*axis] as i64 - 1).max(0));
-            GpuArray::new(Value::plain(first).knowing(known), &out.shape, out.dtype)
-        }
         (SortOp::ArgSortRows, [x]) => argsort_rows(x, out),
         (SortOp::Search { right }, [rows, values]) => search(rows, values, *right, out),
-        (SortOp::ArgSort { .. } | SortOp::ArgFirst { .. } | SortOp::ArgSortRows | SortOp::Search { .. }, _) => {
+        (SortOp::ArgSort { .. } | SortOp::ArgSortRows | SortOp::Search { .. }, _) => {
             Err(Error::runtime(op.name(), format!("does not take {} arrays", inputs.len())).into())
         }
     }
 }
 
-fn argsort(x: &GpuArray, axis: usize, descending: bool, out: &Meta) -> Made<GpuArray> {
+pub(super) fn argsort(x: &GpuArray, axis: usize, descending: bool, out: &Meta) -> Made<GpuArray> {
     let v = x.value()?;
     let n = x.shape()[axis];
     if x.numel() == 0 {

@@ -148,7 +148,7 @@ impl<const N: usize> FractionalMaxPool<N> {
             let shaped = |rest: &[usize]| lead.iter().copied().chain(dims(rest)).collect::<Vec<isize>>();
             let flat = flat.reshape(&shaped(&[outputs * elements]))?;
             let values = x.flatten(2, -1)?.gather(2, &flat)?.reshape(&shaped(&[outputs, elements]))?;
-            let (best, chosen) = crate::ops::sort::max_dim(&values, -1, false)?;
+            let (best, chosen) = crate::ops::order::max_dim(&values, -1, false)?;
             let flat = flat.reshape(&shaped(&[outputs, elements]))?;
             let places = flat.gather(-1, &chosen.unsqueeze(-1)?)?.squeeze(Some(&[-1]))?;
             let back = |t: Tensor| {

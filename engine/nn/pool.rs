@@ -3,7 +3,7 @@
 use super::module::located;
 use super::{Forward, Module, Place, Size};
 use crate::fallible::collected;
-use crate::ops::{index, pool, sort};
+use crate::ops::{index, order, pool};
 use crate::shape::numel;
 use crate::{Error, Result, Tensor};
 
@@ -264,7 +264,7 @@ adaptive! {
         window.mean(Some(&[dim]), true, None);
     /// Maxima over windows that give the wanted sizes, whatever the input's.
     AdaptiveMaxPool AdaptiveMaxPool1d AdaptiveMaxPool2d AdaptiveMaxPool3d "adaptive_max_pool" |window, dim|
-        sort::max_dim(window, dim, true).map(|(values, _)| values);
+        order::max_dim(window, dim, true).map(|(values, _)| values);
 }
 
 /// Reduces windows `floor(i size / out)..ceil((i + 1) size / out)` of each spatial dimension in turn.

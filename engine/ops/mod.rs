@@ -36,6 +36,7 @@ mod masked;
 pub mod matrix;
 pub mod nn;
 pub mod norm;
+pub mod order;
 pub mod orthogonal;
 pub mod out;
 mod pad;
@@ -262,6 +263,7 @@ pub fn schemas() -> impl Iterator<Item = &'static Schema> {
         index::SCHEMAS,
         scatter::SCHEMAS,
         sort::SCHEMAS,
+        order::SCHEMAS,
         search::SCHEMAS,
         segment::SCHEMAS,
         contract::SCHEMAS,

@@ -34,23 +34,6 @@ fn accumulate(op: fn(usize) -> ScanOp, x: &Tensor, dim: isize, dtype: Option<DTy
     scan(op(axis), &[&x], x.dtype())
 }
 
-fn arg_scan(op: fn(usize) -> ScanOp, x: &Tensor, dim: isize) -> Result<Tensor> {
-    let schema = op(0).schema();
-    schema.check(x.dtype())?;
-    let axis = shape::wrap_dim(schema.name, dim, x.ndim())?;
-    scan(op(axis), &[&x.detach()?], DType::I64)
-}
-
-fn gather_scan(arg: fn(&Tensor, isize) -> Result<Tensor>, x: &Tensor, dim: isize) -> Result<(Tensor, Tensor)> {
-    if x.ndim() == 0 || x.numel() == 0 {
-        // Nothing is compared, so that any dtype will do.
-        shape::wrap_dim("cummax", dim, x.ndim())?;
-        return Ok((x.copy()?, x.zeros_like()?.cast(DType::I64)?));
-    }
-    let indices = if x.dtype() == DType::Bool { arg(&x.cast(DType::U8)?, dim)? } else { arg(x, dim)? };
-    Ok((x.gather(dim, &indices)?, indices))
-}
-
 fn cumsum_reversed(g: &Tensor, axis: usize) -> Result<Tensor> {
     let dim = [axis as isize];
     g.flip(&dim)?.cumsum(dim[0], None)?.flip(&dim)

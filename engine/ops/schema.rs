@@ -119,6 +119,8 @@ pub enum Saves {
     Rest,
     /// All inputs but the first two.
     Tail,
+    /// The second result of several: the indices of the elements that are the first.
+    Indices,
 }
 
 /// Which dtypes a tensor may have that the result is written to, `out=`: what PyTorch takes for the op.
@@ -230,7 +232,7 @@ impl Saves {
     /// Is input `i` kept, where `needs` says which inputs need a gradient?
     pub(crate) fn input(self, i: usize, needs: impl Fn(usize) -> bool) -> bool {
         match self {
-            Saves::Nothing | Saves::Output => false,
+            Saves::Nothing | Saves::Output | Saves::Indices => false,
             Saves::Inputs | Saves::Both | Saves::Power => true,
             Saves::Cross => i < 2 && needs(1 - i),
             Saves::Quotient => i == 1 || i == 0 && needs(1),
@@ -246,6 +248,11 @@ impl Saves {
     /// Is the result kept, where `needs` says which inputs need a gradient?
     pub(crate) fn output(self, needs: impl Fn(usize) -> bool) -> bool {
         matches!(self, Saves::Output | Saves::Both) || self == Saves::Power && needs(1)
+    }
+
+    /// Is result `nr` of several kept?
+    pub(crate) fn result(self, nr: usize, needs: impl Fn(usize) -> bool) -> bool {
+        self.output(needs) || self == Saves::Indices && nr == 1
     }
 }
 

@@ -6,7 +6,7 @@ use crate::args::{kind_name, kinds, optional, required, weight_of, Arg, At, Kind
 use crate::tensor::{nonzero_of, wrap, PyTensor};
 use crate::{engine_call, errors, out, results};
 use lucid::ops::out::Given;
-use lucid::ops::{binary, compare, distance, matrix, reduce, sort, NormOrder};
+use lucid::ops::{binary, compare, distance, matrix, order, reduce, NormOrder};
 use lucid::{Scalar, Tensor};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -156,7 +156,7 @@ fn extremum<'py>(
     if call.get("dim").is_some() {
         let dim = required::<kinds::Dim>(py, call.at("dim"), call.arg("dim"))?;
         let keepdim = call.flag("keepdim", false)?;
-        let run = if largest { sort::max_dim } else { sort::min_dim };
+        let run = if largest { order::max_dim } else { order::min_dim };
         let pair = engine_call::op(py, weight, || run(&t, dim, keepdim))?;
         // Its row says which `out` is taken.
         call.op = if largest { "max_dim" } else { "min_dim" };

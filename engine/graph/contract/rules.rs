@@ -118,29 +118,19 @@ pub(super) fn fits(prim: &Prim, x: &[&Info], out: &Info) -> Option<bool> {
         Prim::Reduce(op, how) => x.len() == 1 && reduced(&x[0].shape, how)? == out.shape && reduces(op, x[0], how, out),
         Prim::Scan(op) => {
             let axis = match op {
-                ScanOp::Sum { axis }
-                | ScanOp::Prod { axis }
-                | ScanOp::Recur { axis }
-                | ScanOp::LogSumExp { axis }
-                | ScanOp::ArgMax { axis }
-                | ScanOp::ArgMin { axis } => *axis,
+                ScanOp::Sum { axis } | ScanOp::Prod { axis } | ScanOp::Recur { axis } | ScanOp::LogSumExp { axis } => {
+                    *axis
+                }
                 _ => return None,
             };
             let count = if matches!(op, ScanOp::Recur { .. }) { 2 } else { 1 };
-            let index = matches!(op, ScanOp::ArgMax { .. } | ScanOp::ArgMin { .. });
-            let dtype = if index { out.dtype == DType::I64 } else { alike(x, out) };
-            x.len() == count && axis < out.shape.len() && (0..count).all(same) && dtype
+            x.len() == count && axis < out.shape.len() && (0..count).all(same) && alike(x, out)
         }
         Prim::View(_) => false,
         Prim::Index(op) => return indexes(op, x, out),
         Prim::Sort(op) => match op {
             SortOp::ArgSort { axis, .. } => {
                 x.len() == 1 && *axis < out.shape.len() && same(0) && out.dtype == DType::I64
-            }
-            SortOp::ArgFirst { axis, start, k, .. } => {
-                let n = *x.first()?.shape.get(*axis)?;
-                let fits = x.len() == 1 && *k <= n && start <= k;
-                fits && with(&x[0].shape, *axis, *k - *start)? == out.shape && out.dtype == DType::I64
             }
             SortOp::Search { .. } => {
                 let [rows, values] = x else { return None };
@@ -162,7 +152,7 @@ pub(super) fn fits(prim: &Prim, x: &[&Info], out: &Info) -> Option<bool> {
         }
         Prim::Linalg(op) => return factors(op, x, out),
         // They have several results.
-        Prim::Decomposition(_) => false,
+        Prim::Order(_) | Prim::Decomposition(_) => false,
         Prim::Fft(op) => {
             let x = x.first()?;
             let (axes, dtype) = match op {
@@ -361,12 +351,13 @@ fn indexed(x: &[usize], axes: &[usize], index: &[&Info]) -> Option<Shape> {
 
 /// Do these operands and these results fit a primitive of several results?
 pub(super) fn fits_multi(prim: &Prim, x: &[&Info], out: &[Meta]) -> bool {
-    match (prim, x) {
-        (Prim::Decomposition(op), [a]) => {
-            prim.schema().dtypes.has(a.dtype) && op.results(&a.shape, a.dtype).is_some_and(|made| made[..] == *out)
-        }
-        _ => false,
-    }
+    let [a] = x else { return false };
+    let made = match prim {
+        Prim::Order(op) => op.results(&a.shape, a.dtype),
+        Prim::Decomposition(op) => op.results(&a.shape, a.dtype),
+        _ => None,
+    };
+    prim.schema().dtypes.has(a.dtype) && made.is_some_and(|made| made[..] == *out)
 }
 
 fn factors(op: &LinalgOp, x: &[&Info], out: &Info) -> Option<bool> {

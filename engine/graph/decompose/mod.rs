@@ -17,7 +17,7 @@ use crate::{DType, Device, Error, Result, Tensor};
 use lucid_ir::ops::nn::{ElementFn, NnOp};
 use lucid_ir::ops::{
     binary::BinaryOp, compare::CompareOp, conv::ConvOp, create::CreateOp, index::IndexOp, linalg::LinalgOp,
-    pool::PoolOp, reduce::ReduceOp, scan::ScanOp, transfer::TransferOp, unary::UnaryOp,
+    order::OrderOp, pool::PoolOp, reduce::ReduceOp, scan::ScanOp, transfer::TransferOp, unary::UnaryOp,
 };
 use lucid_ir::Meta;
 use std::collections::HashMap;
@@ -47,6 +47,7 @@ pub fn is_smallest(prim: &Prim) -> bool {
         | Prim::Sort(_)
         | Prim::Contract(_)
         | Prim::Linalg(_)
+        | Prim::Order(_)
         | Prim::Decomposition(_)
         | Prim::Fft(_)
         | Prim::Conv(_)
@@ -100,7 +101,8 @@ pub fn reason(prim: &Prim) -> &'static str {
         | Prim::Index(
             IndexOp::Scatter { .. } | IndexOp::Reduce { .. } | IndexOp::IndexPut { .. } | IndexOp::StridedAdd { .. },
         ) => "it writes where elements, or windows that overlap, say",
-        Prim::Scan(ScanOp::Prod { .. } | ScanOp::Recur { .. } | ScanOp::ArgMax { .. } | ScanOp::ArgMin { .. }) => {
+        Prim::Scan(ScanOp::Prod { .. } | ScanOp::Recur { .. })
+        | Prim::Order(OrderOp::CumMax { .. } | OrderOp::CumMin { .. }) => {
             "each element depends on the one before it by more than a sum"
         }
         _ => "there is no rule for it in the smallest set, or none for operands of these dtypes",
@@ -139,30 +141,31 @@ pub fn decompose(graph: &mut Graph) -> Result<Vec<(&'static str, &'static str)>>
         if at == split {
             graph.split = graph.steps.len();
         }
-        match &step {
+        let (prim, inputs, outs, metas) = match &step {
             Step::Op { prim, inputs, out, meta, .. } if !is_smallest(prim) => {
-                match parts(graph, prim, inputs, meta, *out)? {
-                    Some(sub) => {
-                        let rows = inputs.iter().map(|&v| row_major(graph, v)).collect::<Result<Values>>()?;
-                        splice(graph, sub, &rows, *out)?;
-                    }
-                    None => {
-                        left.push((prim.name(), reason(prim)));
-                        graph.steps.push(step);
-                    }
-                }
+                (prim, inputs, std::slice::from_ref(out), std::slice::from_ref(meta))
             }
-            Step::MultiOp { prim, .. } => {
-                left.push((prim.name(), reason(prim)));
-                graph.steps.push(step);
-            }
+            Step::MultiOp { prim, inputs, outs, metas } => (prim, inputs, &outs[..], &metas[..]),
             Step::Op { .. }
             | Step::View { .. }
             | Step::Assign { .. }
             | Step::IndexInto { .. }
             | Step::Draw { .. }
             | Step::Eval { .. }
-            | Step::Host { .. } => graph.steps.push(step),
+            | Step::Host { .. } => {
+                graph.steps.push(step);
+                continue;
+            }
+        };
+        match parts(graph, prim, inputs, metas, outs)? {
+            Some(sub) => {
+                let rows = inputs.iter().map(|&v| row_major(graph, v)).collect::<Result<Values>>()?;
+                splice(graph, sub, &rows, outs)?;
+            }
+            None => {
+                left.push((prim.name(), reason(prim)));
+                graph.steps.push(step);
+            }
         }
     }
     graph.split = graph.split.min(graph.steps.len());
@@ -185,37 +188,43 @@ fn row_major(graph: &mut Graph, value: Value) -> Result<Value> {
     Ok(out)
 }
 
-/// The parts of one step, as a graph whose inputs are the step's and whose one result has the layout of the step's.
-fn parts(graph: &Graph, prim: &Prim, inputs: &[Value], meta: &Meta, out: Value) -> Result<Option<Graph>> {
+/// The parts of one step, as a graph whose inputs are the step's and whose results have the layouts of the step's.
+fn parts(graph: &Graph, prim: &Prim, inputs: &[Value], metas: &[Meta], outs: &[Value]) -> Result<Option<Graph>> {
     let hollow = |info: &Info| {
         let meta = Meta { shape: info.shape.clone(), dtype: info.dtype };
         dispatch::create_plain(Prim::Create(CreateOp::Full { value: 0.into() }), meta, Device::Meta)
     };
     let x = inputs.iter().map(|&v| hollow(graph.info(v)?)).collect::<Result<Vec<Tensor>>>()?;
-    let strides = graph.info(out)?.strides.clone();
     let recorder = Recorder::begin(&x, true)?;
-    let made = crate::no_grad(|| expand(prim, &x, meta))?;
+    let made = crate::no_grad(|| expand(prim, &x, metas))?;
     let Some(made) = made else { return Ok(None) };
-    let same = made.shape() == &meta.shape[..] && made.dtype() == meta.dtype;
-    if !same {
-        let why = format!("{} decomposes to {:?} {}", prim.name(), made.shape(), made.dtype());
-        return Err(Error::runtime("decompose", why));
+    let mut outputs = Vec::new();
+    // Kept until all have been asked for: values go by their tensors.
+    let mut held = Vec::new();
+    for ((made, meta), &out) in made.iter().zip(metas).zip(outs) {
+        let same = made.shape() == &meta.shape[..] && made.dtype() == meta.dtype;
+        if !same {
+            let why = format!("{} decomposes to {:?} {}", prim.name(), made.shape(), made.dtype());
+            return Err(Error::runtime("decompose", why));
+        }
+        // A storage of its own, as the step's result has.
+        let own = crate::no_grad(|| restrided(&made.copy()?, &graph.info(out)?.strides))?;
+        let value = recorder.value_of(&own).ok_or_else(|| Error::runtime("decompose", "a result was not recorded"))?;
+        outputs.push(value);
+        held.push(own);
     }
-    // A storage of its own, as the step's result has.
-    let made = crate::no_grad(|| restrided(&made.copy()?, &strides))?;
-    let value = recorder.value_of(&made).ok_or_else(|| Error::runtime("decompose", "a result was not recorded"))?;
     let mut sub = recorder.finish()?.graph;
-    sub.outputs = vec![value];
-    let device = graph.info(out)?.device;
+    sub.outputs = outputs;
+    let device = graph.info(outs[0])?.device;
     sub.place(device)?;
     Ok(Some(sub))
 }
 
 /// Puts the parts in the place of the step.
-fn splice(graph: &mut Graph, sub: Graph, inputs: &[Value], out: Value) -> Result<()> {
+fn splice(graph: &mut Graph, sub: Graph, inputs: &[Value], outs: &[Value]) -> Result<()> {
     let Graph { infos, inputs: given, constants, steps, outputs, .. } = sub;
     let mut to: HashMap<Value, Value> = given.into_iter().zip(inputs.iter().copied()).collect();
-    to.extend(outputs.iter().map(|&v| (v, out)));
+    to.extend(outputs.iter().copied().zip(outs.iter().copied()));
     let first = graph.infos.len() as Value;
     let mut fresh = Vec::new();
     for (v, info) in infos.into_iter().enumerate() {
@@ -223,22 +232,24 @@ fn splice(graph: &mut Graph, sub: Graph, inputs: &[Value], out: Value) -> Result
         if let std::collections::hash_map::Entry::Vacant(place) = to.entry(v) {
             place.insert(first + fresh.len() as Value);
             fresh.push(info);
-        } else if outputs.first() == Some(&v) {
-            graph.infos[out as usize] = info;
+        } else if let Some(at) = outputs.iter().position(|&output| output == v) {
+            graph.infos[outs[at] as usize] = info;
         }
     }
     graph.infos.extend(fresh);
     let map = |v: Value| to.get(&v).copied().unwrap_or(v);
     let begin = first as usize;
-    let root = map(graph.infos[out as usize].root);
     for info in &mut graph.infos[begin..] {
         info.root = map(info.root);
     }
-    // What shows the step's result shows the storage that it is in now.
-    for info in graph.infos[..begin].iter_mut().filter(|info| info.root == out) {
-        info.root = root;
+    let roots: Values = outs.iter().map(|&out| map(graph.infos[out as usize].root)).collect();
+    for (&out, root) in outs.iter().zip(roots) {
+        // What shows the step's result shows the storage that it is in now.
+        for info in graph.infos[..begin].iter_mut().filter(|info| info.root == out) {
+            info.root = root;
+        }
+        graph.infos[out as usize].root = root;
     }
-    graph.infos[out as usize].root = root;
     graph.constants.extend(constants.into_iter().map(|(v, t)| (map(v), t)));
     for mut step in steps {
         step.rename(map);
@@ -257,15 +268,17 @@ fn splice(graph: &mut Graph, sub: Graph, inputs: &[Value], out: Value) -> Result
 }
 
 /// A primitive in terms of the smallest set; `None` where there are none.
-fn expand(prim: &Prim, x: &[Tensor], meta: &Meta) -> Result<Option<Tensor>> {
+fn expand(prim: &Prim, x: &[Tensor], metas: &[Meta]) -> Result<Option<Vec<Tensor>>> {
     let wide = |dtype: DType| matches!(dtype, DType::F32 | DType::F64);
     let plain = |dtype: DType| wide(dtype) || matches!(dtype, DType::Bool | DType::I64);
     // Of nothing, reductions over positions would be of nothing too.
+    let meta = &metas[0];
     let empty = crate::shape::numel(&meta.shape) == 0 || x.iter().any(|t| t.numel() == 0);
     if empty || !plain(meta.dtype) || !x.iter().all(|t| plain(t.dtype())) {
         return Ok(None);
     }
-    match prim {
+    let one = match prim {
+        Prim::Order(op) => return structure::order(op, &x[0]),
         Prim::Unary(_) | Prim::Binary(_) | Prim::Compare(_) | Prim::Select(_) => {
             let real = x.iter().any(|t| wide(t.dtype())) || matches!(prim, Prim::Compare(_) | Prim::Select(_));
             if real {
@@ -293,5 +306,6 @@ fn expand(prim: &Prim, x: &[Tensor], meta: &Meta) -> Result<Option<Tensor>> {
         | Prim::Fft(_)
         | Prim::Quantized(_)
         | Prim::Communication(_) => Ok(None),
-    }
+    };
+    one.map(|one| one.map(|one| vec![one]))
 }

@@ -13,10 +13,11 @@ use lucid_ir::ops::index::{IndexOp, ScatterMode};
 use lucid_ir::ops::loss::Reduction as LossReduction;
 use lucid_ir::ops::reduce::{ReduceOp, Reduction};
 use lucid_ir::ops::{
-    contract::ContractOp, conv::ConvOp, create::CreateOp, loss::LossOp, nn::NnOp, norm::NormOp, pool::PoolOp,
-    scan::ScanOp, sort::SortOp,
+    contract::ContractOp, conv::ConvOp, create::CreateOp, loss::LossOp, nn::NnOp, norm::NormOp, order::OrderOp,
+    pool::PoolOp, scan::ScanOp, sort::SortOp,
 };
 use lucid_ir::Meta;
+use std::ops::Range;
 
 fn all_of(axes: &[usize]) -> Vec<isize> {
     axes.iter().map(|&axis| axis as isize).collect()
@@ -222,29 +223,50 @@ fn index(op: &IndexOp, x: &[Tensor], meta: &Meta) -> Result<Option<Tensor>> {
     }
 }
 
-fn sort(op: &SortOp, x: &[Tensor]) -> Result<Option<Tensor>> {
-    let order = |x: &Tensor, axis: usize, descending: bool, k: usize| {
-        let x = if descending { neg(x)? } else { x.clone() };
-        let (n, dtype, ndim) = (x.shape()[axis], x.dtype(), x.ndim());
-        let last = x.movedim(&[axis as isize], &[-1])?;
-        let (own, other) = (last.unsqueeze(-1)?, last.unsqueeze(-2)?);
-        let (i, j) = (positions(n, ndim - 1, ndim + 1, &x, dtype)?, positions(n, ndim, ndim + 1, &x, dtype)?);
-        let before = (&equal(&other, &own, dtype)? * &less(&j, &i, dtype)?)?;
-        let rank = (&less(&other, &own, dtype)? + &before)?.sum(Some(&[-1]), false, None)?;
-        let row = positions(k, ndim - 1, ndim + 1, &x, dtype)?;
-        let here = equal(&rank.unsqueeze(-2)?, &row, dtype)?;
-        let made = (&here * &j)?.sum(Some(&[-1]), false, None)?;
-        made.movedim(&[-1], &[axis as isize])?.cast(DType::I64)
+/// The indices that sort, from `ranks.start` to `ranks.end`.
+fn ranked(x: &Tensor, axis: usize, descending: bool, ranks: Range<usize>) -> Result<Tensor> {
+    let x = if descending { neg(x)? } else { x.clone() };
+    let (n, dtype, ndim) = (x.shape()[axis], x.dtype(), x.ndim());
+    let last = x.movedim(&[axis as isize], &[-1])?;
+    let (own, other) = (last.unsqueeze(-1)?, last.unsqueeze(-2)?);
+    let (i, j) = (positions(n, ndim - 1, ndim + 1, &x, dtype)?, positions(n, ndim, ndim + 1, &x, dtype)?);
+    let before = (&equal(&other, &own, dtype)? * &less(&j, &i, dtype)?)?;
+    let rank = (&less(&other, &own, dtype)? + &before)?.sum(Some(&[-1]), false, None)?;
+    let row = (&positions(ranks.len(), ndim - 1, ndim + 1, &x, dtype)? + ranks.start as f64)?;
+    let here = equal(&rank.unsqueeze(-2)?, &row, dtype)?;
+    let made = (&here * &j)?.sum(Some(&[-1]), false, None)?;
+    made.movedim(&[-1], &[axis as isize])?.cast(DType::I64)
+}
+
+/// Values and indices; of numbers alone, among which there is no NaN.
+pub(super) fn order(op: &OrderOp, x: &Tensor) -> Result<Option<Vec<Tensor>>> {
+    let (Some(&n), true) = (x.shape().get(op.axis()), x.dtype().is_float()) else { return Ok(None) };
+    let extremum = |op: &ReduceOp, axis: usize| {
+        let how = Reduction { axes: [axis].into_iter().collect(), keepdim: true };
+        reduce(op, &how, x, &Meta::new(x.shape(), DType::I64))
     };
-    match (op, x) {
-        (SortOp::ArgSort { axis, descending }, [x]) => order(x, *axis, *descending, x.shape()[*axis]).map(Some),
-        (SortOp::ArgFirst { axis, descending, start, k }, [x]) => {
-            let first = order(x, *axis, *descending, *k)?;
-            match start {
-                0 => Ok(Some(first)),
-                _ => first.narrow(*axis as isize, *start as i64, (*k - *start) as i64)?.contiguous().map(Some),
-            }
+    let indices = match *op {
+        OrderOp::Sort { axis, descending } => Some(ranked(x, axis, descending, 0..n)?),
+        OrderOp::TopK { axis, k, largest } => Some(ranked(x, axis, largest, 0..k)?),
+        OrderOp::KthValue { axis, k, .. } => Some(ranked(x, axis, false, k - 1..k)?),
+        OrderOp::Median { axis, .. } | OrderOp::NanMedian { axis, .. } => {
+            Some(ranked(x, axis, false, (n - 1) / 2..(n + 1) / 2)?)
         }
+        OrderOp::Max { axis, .. } => extremum(&ReduceOp::ArgMax, axis)?,
+        OrderOp::Min { axis, .. } => extremum(&ReduceOp::ArgMin, axis)?,
+        // Without a rule, which `reason` says.
+        OrderOp::Mode { .. } | OrderOp::CumMax { .. } | OrderOp::CumMin { .. } => None,
+    };
+    let (Some(indices), Some(out)) = (indices, op.results(x.shape(), x.dtype())) else { return Ok(None) };
+    let gather = IndexOp::Gather { axis: op.axis() };
+    let Some(values) = index(&gather, &[x.clone(), indices.clone()], &out[0])? else { return Ok(None) };
+    let shaped = |made: Tensor| made.reshape(&signed(&out[0].shape));
+    Ok(Some(vec![shaped(values)?, shaped(indices)?]))
+}
+
+fn sort(op: &SortOp, x: &[Tensor]) -> Result<Option<Tensor>> {
+    match (op, x) {
+        (SortOp::ArgSort { axis, descending }, [x]) => ranked(x, *axis, *descending, 0..x.shape()[*axis]).map(Some),
         (SortOp::Search { right }, [rows, values]) => {
             let (row, value) = (rows.unsqueeze(-2)?, values.unsqueeze(-1)?);
             let row = if rows.ndim() == 1 { rows.clone() } else { row };

@@ -51,44 +51,6 @@ macro_rules! scan_ops {
             samples: ["N(3, 4), 0", "N(2, 7, 3), 1", "N(3, 4), -1", "N(), 0", "N(3, 0), 1"],
             example: ["assert_close(tensor([0.0, 0.0, 1000.0])?.logcumsumexp(0)?, [0.0, 0.69315, 1000.0]);"],
         }
-        /// The index, along `dim`, of the largest element so far; the last at a tie. What `cummax` gathers by.
-        function cumulative_argmax(input: Tensor, dim: Dim) -> Tensor {
-            call: creates, flags: [internal], dtypes: REAL, result: Index,
-            primitive: ArgMax { axis: usize }, gradient: none,
-            run: arg_scan[|axis| ScanOp::ArgMax { axis }], torch: "-",
-            samples: [],
-            example: ["assert_close(cumulative_argmax(&tensor([1.0, 3.0, 2.0, 3.0])?, 0)?, [0, 1, 1, 3]);"],
-        }
-        /// The index, along `dim`, of the smallest element so far; the last at a tie. What `cummin` gathers by.
-        function cumulative_argmin(input: Tensor, dim: Dim) -> Tensor {
-            call: creates, flags: [internal], dtypes: REAL, result: Index,
-            primitive: ArgMin { axis: usize }, gradient: none,
-            run: arg_scan[|axis| ScanOp::ArgMin { axis }], torch: "-",
-            samples: [],
-            example: ["assert_close(cumulative_argmin(&tensor([3.0, 1.0, 2.0, 1.0])?, 0)?, [0, 1, 1, 3]);"],
-        }
-        /// The largest element so far along `dim`, and its index.
-        method cummax(dim: Dim) -> ValuesIndices {
-            dtypes: ORDERED, result: Same,
-            run: gather_scan[cumulative_argmax],
-            samples: ["N(3, 4), 0", "I(0, 3, 3, 6), -1"],
-            example: [
-                "let (values, indices) = tensor([1.0, 3.0, 2.0, 4.0])?.cummax(0)?;",
-                "assert_close(values, [1.0, 3.0, 3.0, 4.0]);",
-                "assert_close(indices, [0, 1, 1, 3]);",
-            ],
-        }
-        /// The smallest element so far along `dim`, and its index.
-        method cummin(dim: Dim) -> ValuesIndices {
-            dtypes: ORDERED, result: Same,
-            run: gather_scan[cumulative_argmin],
-            samples: ["N(3, 4), 0", "I(0, 3, 3, 6), -1"],
-            example: [
-                "let (values, indices) = tensor([3.0, 1.0, 2.0, 0.0])?.cummin(0)?;",
-                "assert_close(values, [3.0, 1.0, 1.0, 0.0]);",
-                "assert_close(indices, [0, 1, 1, 3]);",
-            ],
-        }
     }};
 }
 scan_ops!(define_primitives);

@@ -7,9 +7,9 @@ use lucid_ir::ops::contract::ContractOp;
 use lucid_ir::ops::create::CreateOp;
 use lucid_ir::ops::index::{IndexOp, ScatterMode};
 use lucid_ir::ops::nn::NnOp;
+use lucid_ir::ops::order::OrderOp;
 use lucid_ir::ops::random::RandomOp;
 use lucid_ir::ops::reduce::{ReduceOp, Reduction};
-use lucid_ir::ops::scan::ScanOp;
 use lucid_ir::ops::sort::SortOp;
 use lucid_ir::ops::unary::UnaryOp;
 use lucid_ir::optim::step::{Adam, Sgd};
@@ -95,7 +95,9 @@ fn sorting_is_stable_with_nan_last() {
 fn running_extrema_take_the_last_of_equals() {
     let scan = |x: &[f32]| {
         let x = put(x, &[x.len()]);
-        get::<i64>(&B::scan(&ScanOp::ArgMax { axis: 0 }, &[&x], &Meta::new(&x.layout().shape, DType::I64)).unwrap())
+        let op = OrderOp::CumMax { axis: 0 };
+        let made = B::order(&op, &x, &op.results(&[x.layout().shape[0]], DType::F32).unwrap()).unwrap();
+        get::<i64>(&made[1])
     };
     assert_eq!(scan(&[1.0, 3.0, 2.0, 3.0, 0.0]), [0, 1, 1, 3, 3]);
     assert_eq!(scan(&[1.0, NAN, 2.0, NAN, 0.0]), [0, 1, 1, 3, 3]);

@@ -11,6 +11,7 @@ use crate::ops::macros::define_ops;
 use crate::{Error, Result, Tensor};
 use lucid_ir::decomposition_ops;
 pub use lucid_ir::ops::decomposition::*;
+use smallvec::SmallVec;
 
 decomposition_ops!(define_ops);
 
@@ -18,7 +19,7 @@ decomposition_ops!(define_ops);
 fn parts_of(name: &'static str, op: DecompositionOp, a: &Tensor) -> Result<Vec<Tensor>> {
     let metas = op.results(a.shape(), a.dtype());
     let metas = metas.ok_or_else(|| Error::shape(name, "A must be batches of square matrices", &[a.shape()]))?;
-    dispatch::apply_multi(Prim::Decomposition(op), &[a], &metas)
+    dispatch::apply_multi(Prim::Decomposition(op), &[a], &metas).map(SmallVec::into_vec)
 }
 
 pub(super) fn determinant_parts_body(name: &'static str, a: &Tensor) -> Result<Vec<Tensor>> {

@@ -419,6 +419,7 @@ families! {
     index index_ops lucid::ops::index;
     scatter scatter_ops lucid::ops::scatter;
     sort sort_ops lucid::ops::sort;
+    order order_ops lucid::ops::order;
     search search_ops lucid::ops::search;
     segment segment_ops lucid::ops::segment;
     contract contract_ops lucid::ops::contract;

@@ -162,7 +162,7 @@ def test_every_public_row_has_its_function_method_and_in_place_form() -> None:
         if row.torch.startswith("nn.functional."):
             assert hasattr(lucid.nn.functional, row.name), row.name
             assert row.name not in lucid.__all__
-    for internal in ("max_pool", "index_put_dims", "cumulative_argmax", "max_dim"):
+    for internal in ("max_pool", "index_put_dims", "search_rows", "max_dim"):
         assert hasattr(_C, internal)
         assert not hasattr(lucid, internal)
 
