@@ -15,7 +15,9 @@ use lucid_ir::backend::{Array, Backend, Exposed, Results};
 use lucid_ir::ops::decomposition::DecompositionOp;
 use lucid_ir::ops::fft::FftOp;
 use lucid_ir::ops::order::OrderOp;
+use lucid_ir::ops::quantize::QuantizeOp;
 use lucid_ir::ops::quantized::QuantizedOp;
+use lucid_ir::ops::recurrent::RecurrentOp;
 use lucid_ir::ops::reduce::Reduction;
 use lucid_ir::ops::select::SelectOp;
 use lucid_ir::Meta;
@@ -154,6 +156,14 @@ impl Backend for MetaBackend {
         norm NormOp;
         loss LossOp;
         quantized QuantizedOp;
+    }
+
+    fn quantize(_: &QuantizeOp, _: &MetaArray, out: &[Meta]) -> Result<Results<MetaArray>> {
+        Ok(out.iter().map(MetaArray::new).collect())
+    }
+
+    fn recurrent(_: &RecurrentOp, _: &[&MetaArray], out: &[Meta]) -> Result<Results<MetaArray>> {
+        Ok(out.iter().map(MetaArray::new).collect())
     }
 
     fn order(_: &OrderOp, _: &MetaArray, out: &[Meta]) -> Result<Results<MetaArray>> {

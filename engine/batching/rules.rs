@@ -54,7 +54,9 @@ pub(super) fn run(prim: Prim, x: &[Input<'_>], size: usize, out: Meta) -> Result
         Prim::Index(op) => index::run(op, x, size, out),
         Prim::Contract(op) => contract::run(op, x, size, out),
         Prim::Linalg(_) => leading(prim, x, size, out),
-        Prim::Order(_) | Prim::Decomposition(_) => Err(Error::runtime(prim.name(), "has several results")),
+        Prim::Order(_) | Prim::Recurrent(_) | Prim::Decomposition(_) | Prim::Quantize(_) => {
+            Err(Error::runtime(prim.name(), "has several results"))
+        }
         Prim::Fft(op) => same(Prim::Fft(op.moved(|axis| axis + 1)), x, out),
         Prim::Conv(op) => conv_pool_rules::conv(op, x, size, out),
         Prim::Pool(op) => conv_pool_rules::pool(op, x, size, out),
@@ -96,11 +98,11 @@ pub(super) fn run_multi(prim: Prim, x: &[Input<'_>], size: usize, out: &[Meta]) 
             Ok(Results::from_iter([x[0].value.copy()?, indices]))
         }
         // Matrices take leading dimensions as they come.
-        Prim::Decomposition(_) => {
+        Prim::Decomposition(_) | Prim::Quantize(_) => {
             let x: Vec<Tensor> = x.iter().map(|x| batched(x, size)).collect::<Result<_>>()?;
             apply_multi(prim, &x.iter().collect::<Vec<_>>(), out)
         }
-        prim => Err(Error::runtime(prim.name(), "vmap: has one result")),
+        prim => Err(Error::runtime(prim.name(), "vmap: has no batching rule")),
     }
 }
 

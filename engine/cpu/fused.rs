@@ -6,7 +6,7 @@
 use super::blas::{gemm, Gemm, Matrix, Product};
 use super::elementwise::{apply1, apply2};
 use super::simd::{for_strips, join, run, threads, Exponential, Extreme, Map1, Math, Real, Strip, Sum, Task, Wide};
-use super::{attention, copy, element_fn, embedding, rnn_layer, softmax_backward, CpuArray};
+use super::{attention, copy, element_fn, embedding, softmax_backward, CpuArray};
 use crate::dtype::Element;
 use crate::fallible::scratch;
 use crate::shape::{Axes, Layout};
@@ -100,12 +100,6 @@ pub fn nn(op: &NnOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
         NnOp::Attention { causal, scale } => attention::attention(inputs, causal, scale, out),
         NnOp::Elementwise { f, numbers } => element_fn::forward(f, numbers, x),
         NnOp::ElementwiseGradient { f, numbers } => element_fn::backward(f, numbers, x, inputs[1], out),
-        NnOp::Recurrent { cell, ref sizes, reverse, save } => {
-            rnn_layer::forward(&rnn_layer::Layer { cell, sizes, reverse }, save, inputs, out)
-        }
-        NnOp::RecurrentGradient { cell, ref sizes, reverse, through } => {
-            rnn_layer::backward(&rnn_layer::Layer { cell, sizes, reverse }, through, inputs, out)
-        }
         NnOp::GeluGradient { tanh } => with_float!("gelu", out.dtype, T => {
             apply2::<T, T>(x, inputs[1], &out.shape, threads::GRAIN / 4, &|g, x, out| T::gelu_gradient(tanh, g, x, out))
         }),

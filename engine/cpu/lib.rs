@@ -72,8 +72,10 @@ use lucid_ir::ops::nn::NnOp;
 use lucid_ir::ops::norm::NormOp;
 use lucid_ir::ops::order::OrderOp;
 use lucid_ir::ops::pool::PoolOp;
+use lucid_ir::ops::quantize::QuantizeOp;
 use lucid_ir::ops::quantized::QuantizedOp;
 use lucid_ir::ops::random::RandomOp;
+use lucid_ir::ops::recurrent::RecurrentOp;
 use lucid_ir::ops::reduce::{ReduceOp, Reduction};
 use lucid_ir::ops::scan::ScanOp;
 use lucid_ir::ops::select::SelectOp;
@@ -114,6 +116,23 @@ impl CpuArray {
         let layout = Layout::contiguous(shape);
         let buffer = Buffer::filled(layout.numel(), fill)?;
         Ok(CpuArray { buffer, layout, dtype: T::DTYPE, apart: None })
+    }
+
+    /// New row-major arrays of one type, written together.
+    fn build_several<T: Element, F: FnOnce(&mut [&mut [T]]) -> Result<()>>(
+        out: &[Meta],
+        mut begun: Vec<&mut [T]>,
+        fill: F,
+    ) -> Result<Results<CpuArray>> {
+        let Some((last, rest)) = out.split_last() else { return fill(&mut begun).map(|()| Results::new()) };
+        let mut made = Results::new();
+        let own = CpuArray::build(&last.shape, |own: &mut [T]| {
+            let all = std::iter::once(own).chain(begun.iter_mut().map(|part| &mut **part)).collect();
+            made = CpuArray::build_several(rest, all, fill)?;
+            Ok(())
+        })?;
+        made.push(own);
+        Ok(made)
     }
 
     /// The same for code that only moves elements: they are words of the dtype's size.
@@ -461,8 +480,16 @@ impl Backend for CpuBackend {
         kernel(|| fused::nn(op, inputs, out))
     }
 
+    fn recurrent(op: &RecurrentOp, inputs: &[&CpuArray], out: &[Meta]) -> Result<Results<CpuArray>> {
+        kernel(|| rnn_layer::recurrent(op, inputs, out))
+    }
+
     fn norm(op: &NormOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
         kernel(|| norm::norm(op, inputs, out))
+    }
+
+    fn quantize(op: &QuantizeOp, x: &CpuArray, out: &[Meta]) -> Result<Results<CpuArray>> {
+        kernel(|| quantized::quantize(op, x, out))
     }
 
     fn quantized(op: &QuantizedOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {

@@ -10,8 +10,8 @@ use super::simd::{run, Math, Task};
 use super::CpuArray;
 use crate::fallible::scratch;
 use crate::{DType, Element, Error, Result};
-use lucid_ir::backend::Array;
-use lucid_ir::ops::nn::RecurrentCell;
+use lucid_ir::backend::{Array, Results};
+use lucid_ir::ops::recurrent::{RecurrentCell, RecurrentOp};
 use lucid_ir::Meta;
 use std::ops::Range;
 
@@ -89,62 +89,30 @@ fn absent(op: &'static str) -> Box<Error> {
     Error::runtime(op, "takes more arrays than it was given")
 }
 
-/// Refuses what does not belong together, as a graph that was read from a file may not.
-fn check(op: &'static str, layer: &Layer<'_>, inputs: &[&CpuArray], hx: usize, out: &Meta) -> Result<()> {
-    let (rows, falling) = (layer.sizes.iter().sum::<usize>(), layer.sizes.windows(2).all(|w| w[1] <= w[0]));
-    let cell = layer.cell;
-    let (state, weight) = (inputs.get(hx), inputs.get(hx + 1 + usize::from(cell.has_cells())));
-    let fits = || {
-        let &[batch, hidden] = state?.shape() else { return None };
-        let steps = falling && layer.sizes.first() == Some(&batch) && layer.sizes.iter().all(|&n| n > 0) && hidden > 0;
-        let mut good = steps && weight?.shape() == [cell.gates() * hidden, hidden];
-        if cell.has_cells() {
-            good &= inputs.get(hx + 1)?.shape() == [batch, hidden];
-        }
-        if hx == 1 {
-            // Forward: the gates in front, a bias behind.
-            good &= inputs[0].shape() == [rows, cell.gates() * hidden];
-            let bias = inputs.get(hx + 2 + usize::from(cell.has_cells()));
-            good &= bias.is_none_or(|b| b.shape() == [cell.gates() * hidden] && cell == RecurrentCell::Gru);
-            let blocks = 1 + usize::from(cell.has_cells());
-            let len = out.shape.iter().product::<usize>();
-            good &= out.shape.len() == 1
-                && [blocks, blocks + cell.activations()].iter().any(|blocks| len == rows * blocks * hidden);
-        } else {
-            let blocks = 1 + usize::from(cell.has_cells()) + cell.activations();
-            good &= inputs[0].shape() == [rows, hidden] && inputs[1].shape() == [batch, hidden];
-            good &= inputs[hx - 1].shape() == [rows * blocks * hidden];
-            good &= !cell.has_cells() || inputs[2].shape() == [batch, hidden];
-            let states = batch * hidden * (1 + usize::from(cell.has_cells()));
-            good &= out.shape[..] == [rows * cell.gate_gradients() * hidden + states];
-        }
-        Some(good)
-    };
-    if fits() == Some(true) {
-        return Ok(());
-    }
-    let shapes: Vec<&[usize]> = inputs.iter().map(|x| x.shape()).collect();
-    Err(Error::shape(op, format!("operands and batch sizes {:?} do not belong to one layer", layer.sizes), &shapes))
-}
-
-/// Hidden states, cells and activations of all steps, one after the other.
+/// The kernels of the `recurrent` family.
 ///
 /// # Errors
 /// [`Error::ShapeMismatch`] where the operands are none of one layer; where memory cannot be had.
-pub fn forward(layer: &Layer<'_>, save: bool, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
-    check("recurrent", layer, inputs, 1, out)?;
-    let made = with_compute!("recurrent", out.dtype, T => {
-        let inputs = inputs.iter().map(|x| dense(x, T::DTYPE)).collect::<Result<Vec<_>>>()?;
-        steps::<T>(layer, save, &inputs, out.shape.iter().product())
-    })?;
-    if made.dtype() == out.dtype {
-        Ok(made)
-    } else {
-        cast::cast(&made, out.dtype)
+pub fn recurrent(op: &RecurrentOp, inputs: &[&CpuArray], out: &[Meta]) -> Result<Results<CpuArray>> {
+    let (RecurrentOp::Forward { cell, sizes, reverse, .. } | RecurrentOp::Gradient { cell, sizes, reverse }) = op;
+    let layer = Layer { cell: *cell, sizes, reverse: *reverse };
+    let shapes: Vec<&[usize]> = inputs.iter().map(|x| x.shape()).collect();
+    if !op.takes(&shapes) {
+        let why = format!("operands and batch sizes {sizes:?} do not belong to one layer");
+        return Err(Error::shape(op.name(), why, &shapes));
     }
+    let dtype = out.first().map_or(DType::F32, |out| out.dtype);
+    let made = with_compute!("recurrent", dtype, T => {
+        let inputs = inputs.iter().map(|x| dense(x, T::DTYPE)).collect::<Result<Vec<_>>>()?;
+        match op {
+            RecurrentOp::Forward { save, .. } => steps::<T>(&layer, *save, &inputs, out),
+            RecurrentOp::Gradient { .. } => steps_back::<T>(&layer, &inputs, out),
+        }
+    })?;
+    made.into_iter().map(|made| if made.dtype() == dtype { Ok(made) } else { cast::cast(&made, dtype) }).collect()
 }
 
-fn steps<T: Compute>(layer: &Layer<'_>, save: bool, inputs: &[CpuArray], len: usize) -> Result<CpuArray> {
+fn steps<T: Compute>(layer: &Layer<'_>, save: bool, inputs: &[CpuArray], out: &[Meta]) -> Result<Results<CpuArray>> {
     let cell = layer.cell;
     let mut given = inputs.iter();
     let mut next = || given.next().ok_or_else(|| absent("recurrent"));
@@ -157,18 +125,24 @@ fn steps<T: Compute>(layer: &Layer<'_>, save: bool, inputs: &[CpuArray], len: us
     let (gates, first, weight) = (own(gates, &held[0]), own(first, &held[1]), own(weight, &held[2]));
     let [cells, bias] = [(cells, &also[0]), (bias, &also[1])].map(|(x, held)| Some(own(x?, held.as_ref()?)));
     let hidden = inputs[1].shape()[1];
-    let rows: usize = layer.sizes.iter().sum();
     let wide = cell.gates() * hidden;
-    CpuArray::build(&[len], |out: &mut [T]| {
-        let (states, rest) = out.split_at_mut(rows * hidden);
-        let (memory, saved) = rest.split_at_mut(if cell.has_cells() { rows * hidden } else { 0 });
+    CpuArray::build_several(out, Vec::new(), |out: &mut [&mut [T]]| {
+        let mut parts = out.iter_mut().map(|part| &mut **part);
+        let mut part = |there: bool| if there { parts.next().unwrap_or_default() } else { &mut [] };
+        let (states, h, c) = (part(true), part(true), part(cell.has_cells()));
+        let (again, memory, saved) = (part(save), part(save && cell.has_cells()), part(save));
+        // Each sequence's states, from the first ones on: those at work are the first rows.
+        h.copy_from_slice(&first[..h.len()]);
+        if let Some(cells) = cells {
+            c.copy_from_slice(&cells[..c.len()]);
+        }
         let kept = cell.activations() * hidden;
         let largest = layer.sizes.iter().copied().max().unwrap_or(0);
         let mut sums = scratch(T::of(0.0), largest * wide);
         let mut inner = scratch(T::of(0.0), if cell == RecurrentCell::Gru { largest * wide } else { 0 });
         let mut unsaved = scratch(T::of(0.0), if save { 0 } else { kept });
         let mut row = scratch(T::of(0.0), hidden);
-        for Step { rows: now, follows, before } in layer.steps() {
+        for Step { rows: now, .. } in layer.steps() {
             let count = now.len();
             let sums = &mut sums[..count * wide];
             let of_inputs = &gates[now.start * wide..now.end * wide];
@@ -184,66 +158,55 @@ fn steps<T: Compute>(layer: &Layer<'_>, save: bool, inputs: &[CpuArray], len: us
                 sums.copy_from_slice(of_inputs);
                 sums
             };
-            // The states before, which are two pieces where sequences begin at this step.
-            let pieces = [
-                (&states[before * hidden..(before + follows) * hidden], 0..follows),
-                (&first[follows.min(count) * hidden..count * hidden], follows.min(count)..count),
-            ];
-            for (from, to) in pieces {
-                if !to.is_empty() {
-                    let a = Matrix { data: from, ld: hidden, trans: false };
-                    let b = Matrix { data: weight, ld: hidden, trans: true };
-                    let product = Product { beta: T::of(1.0), ..Product::of([to.len(), wide, hidden], a, b) };
-                    gemm(&product, &mut into[to.start * wide..to.end * wide]);
-                }
-            }
+            let a = Matrix { data: &h[..count * hidden], ld: hidden, trans: false };
+            let b = Matrix { data: weight, ld: hidden, trans: true };
+            gemm(&Product { beta: T::of(1.0), ..Product::of([count, wide, hidden], a, b) }, into);
             for r in 0..count {
                 let at = (now.start + r) * hidden..(now.start + r + 1) * hidden;
-                let was = if r < follows { before + r } else { r } * hidden;
-                let was = was..was + hidden;
+                let h = &mut h[r * hidden..(r + 1) * hidden];
                 let act: &mut [T] = match save {
                     true => &mut saved[(now.start + r) * kept..(now.start + r + 1) * kept],
                     false => &mut unsaved,
                 };
                 let range = r * wide..(r + 1) * wide;
                 match cell {
-                    RecurrentCell::Tanh => T::math(Math::Tanh, &sums[range], &mut states[at]),
+                    RecurrentCell::Tanh => T::math(Math::Tanh, &sums[range], h),
                     RecurrentCell::Relu => {
-                        for (h, &s) in states[at].iter_mut().zip(&sums[range]) {
+                        for (h, &s) in h.iter_mut().zip(&sums[range]) {
                             // NaN stays.
                             *h = if s < T::of(0.0) { T::of(0.0) } else { s };
                         }
                     }
                     RecurrentCell::Lstm => {
                         let from = &sums[range];
+                        let c = &mut c[r * hidden..(r + 1) * hidden];
                         T::math(Math::Sigmoid, &from[..2 * hidden], &mut act[..2 * hidden]);
                         T::math(Math::Tanh, &from[2 * hidden..3 * hidden], &mut act[2 * hidden..3 * hidden]);
                         T::math(Math::Sigmoid, &from[3 * hidden..], &mut act[3 * hidden..]);
-                        match &cells {
-                            _ if r < follows => row.copy_from_slice(&memory[was]),
-                            Some(cells) => row.copy_from_slice(&cells[was]),
-                            None => row.fill(T::of(0.0)),
+                        run(LstmCells { act, row: c });
+                        if save {
+                            memory[at.clone()].copy_from_slice(c);
                         }
-                        run(LstmCells { act, row: &mut row });
-                        memory[at.clone()].copy_from_slice(&row);
-                        T::math(Math::Tanh, &memory[at.clone()], &mut row);
-                        states[at].iter_mut().zip(&act[3 * hidden..]).zip(&row).for_each(|((h, &o), &c)| *h = o * c);
+                        T::math(Math::Tanh, c, &mut row);
+                        h.iter_mut().zip(&act[3 * hidden..]).zip(&row).for_each(|((h, &o), &c)| *h = o * c);
                     }
                     RecurrentCell::Gru => {
-                        let (x, h) = (&of_inputs[range.clone()], &mut inner[range]);
-                        h[..2 * hidden].iter_mut().zip(x).for_each(|(h, &x)| *h = *h + x);
+                        let (x, m) = (&of_inputs[range.clone()], &mut inner[range]);
+                        m[..2 * hidden].iter_mut().zip(x).for_each(|(m, &x)| *m = *m + x);
                         let (r_z, n_m) = act.split_at_mut(2 * hidden);
-                        let (n, m) = n_m.split_at_mut(hidden);
-                        T::math(Math::Sigmoid, &h[..2 * hidden], r_z);
-                        m.copy_from_slice(&h[2 * hidden..]);
-                        let of_n = x[2 * hidden..].iter().zip(&*r_z).zip(&*m);
+                        let (n, own) = n_m.split_at_mut(hidden);
+                        T::math(Math::Sigmoid, &m[..2 * hidden], r_z);
+                        own.copy_from_slice(&m[2 * hidden..]);
+                        let of_n = x[2 * hidden..].iter().zip(&*r_z).zip(&*own);
                         row.iter_mut().zip(of_n).for_each(|(s, ((&x, &r), &m))| *s = x + r * m);
                         T::math(Math::Tanh, &row, n);
-                        let old = if r < follows { &states[was] } else { &first[was] };
-                        let mixed = n.iter().zip(&r_z[hidden..]).zip(old);
-                        row.iter_mut().zip(mixed).for_each(|(h, ((&n, &z), &old))| *h = n + z * (old - n));
-                        states[at].copy_from_slice(&row);
+                        let mixed = n.iter().zip(&r_z[hidden..]);
+                        h.iter_mut().zip(mixed).for_each(|(h, (&n, &z))| *h = n + z * (*h - n));
                     }
+                }
+                states[at.clone()].copy_from_slice(h);
+                if save {
+                    again[at].copy_from_slice(h);
                 }
             }
         }
@@ -270,53 +233,23 @@ impl<T: Compute> Task for LstmCells<'_, T> {
     }
 }
 
-/// Gradients of the gates' sums, of the first states and of the first cells, one after the other.
-///
-/// # Errors
-/// As [`forward`].
-pub fn backward(layer: &Layer<'_>, through: bool, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
-    check("recurrent_gradient", layer, inputs, 3 + usize::from(layer.cell.has_cells()), out)?;
-    let made = with_compute!("recurrent_gradient", out.dtype, T => {
-        let inputs = inputs.iter().map(|x| dense(x, T::DTYPE)).collect::<Result<Vec<_>>>()?;
-        steps_back::<T>(layer, through, &inputs, out.shape.iter().product())
-    })?;
-    if made.dtype() == out.dtype {
-        Ok(made)
-    } else {
-        cast::cast(&made, out.dtype)
-    }
-}
-
-fn steps_back<T: Compute>(layer: &Layer<'_>, through: bool, inputs: &[CpuArray], len: usize) -> Result<CpuArray> {
+/// Gradients of the gates' sums, of the first states and of the first cells.
+fn steps_back<T: Compute>(layer: &Layer<'_>, inputs: &[CpuArray], out: &[Meta]) -> Result<Results<CpuArray>> {
     let cell = layer.cell;
-    let mut given = inputs.iter();
-    let mut next = || given.next().ok_or_else(|| absent("recurrent_gradient"));
-    let (grads, last) = (next()?, next()?);
-    let last_cells = if cell.has_cells() { Some(next()?) } else { None };
-    let (packed, first) = (next()?, next()?);
-    let cells = if cell.has_cells() { Some(next()?) } else { None };
-    let weight = next()?;
-    let hidden = first.shape()[1];
-    let batch = first.shape()[0];
-    let held = [grads, last, packed, first, weight].map(CpuArray::read::<T>);
-    let also = [last_cells, cells].map(|x| x.map(CpuArray::read::<T>));
-    let (grads, last, packed) = (own(grads, &held[0]), own(last, &held[1]), own(packed, &held[2]));
-    let (first, weight) = (own(first, &held[3]), own(weight, &held[4]));
-    let [last_cells, cells] =
-        [(last_cells, &also[0]), (cells, &also[1])].map(|(x, held)| Some(own(x?, held.as_ref()?)));
-    let rows: usize = layer.sizes.iter().sum();
+    let held: Vec<_> = inputs.iter().map(CpuArray::read::<T>).collect();
+    let mut given = inputs.iter().zip(&held).map(|(x, held)| own(x, held));
+    let mut part = |there: bool| if there { given.next().unwrap_or_default() } else { &[] };
+    let (grads, last, last_cells) = (part(true), part(true), part(cell.has_cells()));
+    let (states, memory, saved) = (part(true), part(cell.has_cells()), part(cell.activations() > 0));
+    let (first, cells, weight) = (part(true), part(cell.has_cells()), part(true));
+    let hidden = out.get(1).and_then(|out| out.shape.get(1)).copied().unwrap_or(0);
     let (wide, parts) = (cell.gates() * hidden, cell.gate_gradients() * hidden);
-    let (states, rest) = packed.split_at(rows * hidden);
-    let (memory, saved) = rest.split_at(if cell.has_cells() { rows * hidden } else { 0 });
     let kept = cell.activations() * hidden;
-    CpuArray::build(&[len], |out: &mut [T]| {
-        let (made, rest) = out.split_at_mut(rows * parts);
-        let (dh, dc) = rest.split_at_mut(batch * hidden);
-        dh.copy_from_slice(&last[..batch * hidden]);
-        match &last_cells {
-            Some(last) => dc.copy_from_slice(&last[..batch * hidden]),
-            None => dc.fill(T::of(0.0)),
-        }
+    CpuArray::build_several(out, Vec::new(), |out: &mut [&mut [T]]| {
+        let [made, dh, rest @ ..] = out else { return Err(absent("recurrent_gradient")) };
+        let dc: &mut [T] = rest.first_mut().map_or(&mut [], |dc| &mut **dc);
+        dh.copy_from_slice(&last[..dh.len()]);
+        dc.copy_from_slice(&last_cells[..dc.len()]);
         let largest = layer.sizes.iter().copied().max().unwrap_or(0);
         let mut row = scratch(T::of(0.0), hidden);
         // A GRU's gradients of `W_hh h + b_hh`: those of r, z, and of n's part.
@@ -342,11 +275,7 @@ fn steps_back<T: Compute>(layer: &Layer<'_>, through: bool, inputs: &[CpuArray],
                     }
                     RecurrentCell::Lstm => {
                         T::math(Math::Tanh, &memory[at], &mut row);
-                        let old = match &cells {
-                            _ if r < follows => &memory[was],
-                            Some(cells) => &cells[was],
-                            None => return Err(absent("recurrent_gradient")),
-                        };
+                        let old = if r < follows { &memory[was] } else { &cells[was] };
                         let dc = &mut dc[r * hidden..(r + 1) * hidden];
                         run(LstmBack { act, tanh: &row, old, dh, dc, made });
                     }
@@ -359,20 +288,18 @@ fn steps_back<T: Compute>(layer: &Layer<'_>, through: bool, inputs: &[CpuArray],
                     }
                 }
             }
-            if through {
-                let data = match cell {
-                    RecurrentCell::Gru => &inner[..count * wide],
-                    RecurrentCell::Tanh | RecurrentCell::Relu | RecurrentCell::Lstm => {
-                        &made[now.start * parts..now.end * parts]
-                    }
-                };
-                // What a GRU keeps of its state is there already.
-                let beta = if cell == RecurrentCell::Gru { T::of(1.0) } else { T::of(0.0) };
-                let a = Matrix { data, ld: wide, trans: false };
-                let b = Matrix { data: weight, ld: hidden, trans: false };
-                let product = Product { beta, ..Product::of([count, hidden, wide], a, b) };
-                gemm(&product, &mut dh[..count * hidden]);
-            }
+            let data = match cell {
+                RecurrentCell::Gru => &inner[..count * wide],
+                RecurrentCell::Tanh | RecurrentCell::Relu | RecurrentCell::Lstm => {
+                    &made[now.start * parts..now.end * parts]
+                }
+            };
+            // What a GRU keeps of its state is there already.
+            let beta = if cell == RecurrentCell::Gru { T::of(1.0) } else { T::of(0.0) };
+            let a = Matrix { data, ld: wide, trans: false };
+            let b = Matrix { data: weight, ld: hidden, trans: false };
+            let product = Product { beta, ..Product::of([count, hidden, wide], a, b) };
+            gemm(&product, &mut dh[..count * hidden]);
         }
         Ok(())
     })

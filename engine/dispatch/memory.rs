@@ -47,17 +47,3 @@ pub fn set_cache_limit(device: Device, bytes: usize) -> Result<usize> {
     }
     with_backend!(device, run(bytes))
 }
-
-/// Does the GPU device run the CPU device's kernels on elements of this dtype? MLX's CPU stream does, a GPU does not.
-pub(crate) fn gpu_runs_host_kernels(dtype: crate::DType) -> bool {
-    lucid_mlx::runs_host_kernels(dtype)
-}
-
-/// Has the GPU device a kernel for all steps of a recurrent layer with so many rows, sequences and elements of a state?
-pub(crate) fn gpu_runs_whole_sequences(
-    cell: crate::ops::nn::RecurrentCell,
-    dtype: crate::DType,
-    [rows, batch, hidden]: [usize; 3],
-) -> bool {
-    lucid_mlx::recurrent_layer_in_one_launch(cell, dtype, hidden, batch, rows)
-}

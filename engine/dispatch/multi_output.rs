@@ -23,6 +23,8 @@ pub(super) fn execute<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], metas: &[Meta
     }
     let made = match prim {
         Prim::Order(op) => ordered::<B>(op, x[0], metas)?,
+        Prim::Quantize(op) => B::quantize(op, x[0], metas)?,
+        Prim::Recurrent(op) => B::recurrent(op, &x, metas)?,
         Prim::Decomposition(op) => {
             let rank = x[0].layout().ndim();
             let made = B::decomposition(op, &x, metas)?;

@@ -18,8 +18,10 @@ use crate::ops::nn::NnOp;
 use crate::ops::norm::NormOp;
 use crate::ops::order::OrderOp;
 use crate::ops::pool::PoolOp;
+use crate::ops::quantize::QuantizeOp;
 use crate::ops::quantized::QuantizedOp;
 use crate::ops::random::RandomOp;
+use crate::ops::recurrent::RecurrentOp;
 use crate::ops::reduce::{ReduceOp, Reduction};
 use crate::ops::scan::ScanOp;
 use crate::ops::select::SelectOp;
@@ -157,10 +159,14 @@ pub trait Backend {
     }
     /// Runs a primitive of the family `nn`.
     fn nn(op: &NnOp, inputs: &[&Self::Array], out: &Meta) -> Result<Self::Array>;
+    /// All steps of a recurrent layer, or of its gradient.
+    fn recurrent(op: &RecurrentOp, inputs: &[&Self::Array], out: &[Meta]) -> Result<Results<Self::Array>>;
     /// Runs a primitive of the family `norm`.
     fn norm(op: &NormOp, inputs: &[&Self::Array], out: &Meta) -> Result<Self::Array>;
     /// Checks that targets are classes, or what is ignored.
     fn loss(op: &LossOp, inputs: &[&Self::Array], out: &Meta) -> Result<Self::Array>;
+    /// Packed words, scales and biases of matrices.
+    fn quantize(op: &QuantizeOp, x: &Self::Array, out: &[Meta]) -> Result<Results<Self::Array>>;
     /// Runs a primitive of the family `quantized`: packed words are int32, indices int64.
     fn quantized(op: &QuantizedOp, inputs: &[&Self::Array], out: &Meta) -> Result<Self::Array>;
 

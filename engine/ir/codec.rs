@@ -6,9 +6,10 @@
 use crate::ops::conv::ConvArgs;
 use crate::ops::index::ScatterMode;
 use crate::ops::loss;
-use crate::ops::nn::{ElementFn, RecurrentCell};
+use crate::ops::nn::ElementFn;
 use crate::ops::pool::PoolArgs;
-use crate::ops::quantized::{Affine, Packing, Part};
+use crate::ops::quantized::{Affine, Packing};
+use crate::ops::recurrent::RecurrentCell;
 use crate::ops::reduce::Reduction;
 use crate::ops::view::Source;
 use crate::primitive::Meta;
@@ -347,7 +348,6 @@ named! {
     loss::Reduction {
         loss::Reduction::None = "none", loss::Reduction::Sum = "sum", loss::Reduction::Mean = "mean",
     }
-    Part { Part::Packed = "packed", Part::Scales = "scales", Part::Biases = "biases" }
     Packing {
         Packing::Q4_0 = "Q4_0", Packing::Q8_0 = "Q8_0", Packing::Q4K = "Q4_K", Packing::Q5K = "Q5_K", Packing::Q6K = "Q6_K",
         Packing::Affine4 = "affine4", Packing::Affine8 = "affine8"

@@ -53,8 +53,10 @@ macro_rules! for_each_family {
             Conv conv ConvOp;
             Pool pool PoolOp;
             Nn nn NnOp;
+            Recurrent recurrent RecurrentOp;
             Norm norm NormOp;
             Loss loss LossOp;
+            Quantize quantize QuantizeOp;
             Quantized quantized QuantizedOp;
             Communication communication CommunicationOp;
         }
@@ -78,7 +80,7 @@ macro_rules! define_prim {
             /// Has it several results, as those of its family have? Such primitives go through ways of their own, so that
             /// those of one result need no list.
             pub fn is_multi_output(&self) -> bool {
-                matches!(self, Prim::Order(_) | Prim::Decomposition(_))
+                matches!(self, Prim::Order(_) | Prim::Decomposition(_) | Prim::Recurrent(_) | Prim::Quantize(_))
             }
 
             /// The name of the op's row in the table.

@@ -81,10 +81,9 @@ pub use array::GpuArray;
 pub use attention::attention_gradients;
 pub use create::{lent_from, set_lent_from};
 pub use decoder_layer::{decoder_layer, DecoderLayer};
-pub use host_kernel::{set_hosting, takes as runs_host_kernels};
+pub use host_kernel::set_hosting;
 pub use lower::set_lowering;
 pub use norm_kernels::{affine_gradients, channel_moments};
-pub use rnn_sequence::takes as recurrent_layer_in_one_launch;
 pub use row_product::{is_wanted as runs_decoder_layers, row_product, Gate, RowMatrix};
 
 use crate::shape::Layout;
@@ -105,8 +104,10 @@ use lucid_ir::ops::nn::NnOp;
 use lucid_ir::ops::norm::NormOp;
 use lucid_ir::ops::order::OrderOp;
 use lucid_ir::ops::pool::PoolOp;
+use lucid_ir::ops::quantize::QuantizeOp;
 use lucid_ir::ops::quantized::QuantizedOp;
 use lucid_ir::ops::random::RandomOp;
+use lucid_ir::ops::recurrent::RecurrentOp;
 use lucid_ir::ops::reduce::{ReduceOp, Reduction};
 use lucid_ir::ops::scan::ScanOp;
 use lucid_ir::ops::select::SelectOp;
@@ -232,11 +233,17 @@ impl Backend for GpuBackend {
     fn nn(op: &NnOp, inputs: &[&GpuArray], out: &Meta) -> Result<GpuArray> {
         named!(op, nn::nn(op, inputs, out))
     }
+    fn recurrent(op: &RecurrentOp, inputs: &[&GpuArray], out: &[Meta]) -> Result<Results<GpuArray>> {
+        named!(op, rnn_layer::recurrent(op, inputs, out))
+    }
     fn norm(op: &NormOp, inputs: &[&GpuArray], out: &Meta) -> Result<GpuArray> {
         named!(op, nn::norm(op, inputs, out))
     }
     fn loss(op: &LossOp, inputs: &[&GpuArray], out: &Meta) -> Result<GpuArray> {
         named!(op, loss::loss(op, inputs, out))
+    }
+    fn quantize(op: &QuantizeOp, x: &GpuArray, out: &[Meta]) -> Result<Results<GpuArray>> {
+        named!(op, quantized::quantize(op, x, out))
     }
     fn quantized(op: &QuantizedOp, inputs: &[&GpuArray], out: &Meta) -> Result<GpuArray> {
         named!(op, quantized::quantized(op, inputs, out))

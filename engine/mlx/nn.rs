@@ -17,7 +17,7 @@ use super::lower::Origin;
 use super::special::in_float32;
 use super::value::{Ref, Value};
 use super::view::physical_axis;
-use super::{norm_kernels, rnn_layer, row_kernels, softmax_kernels};
+use super::{norm_kernels, row_kernels, softmax_kernels};
 use crate::shape::numel;
 use crate::{DType, Error};
 use lucid_cpu::CpuBackend;
@@ -50,21 +50,7 @@ pub(super) fn nn(op: &NnOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> 
         let op = op.clone();
         return host_kernel::run(c"LucidEmbeddingSum", inputs, out, move |x, out| CpuBackend::nn(&op, x, out));
     }
-    if let NnOp::Recurrent { .. } | NnOp::RecurrentGradient { .. } = op
-        && host_kernel::takes(out.dtype)
-    {
-        let op = op.clone();
-        return host_kernel::run(c"LucidRecurrent", inputs, out, move |x, out| CpuBackend::nn(&op, x, out));
-    }
     let value = match (op, inputs) {
-        (NnOp::Recurrent { cell, sizes, reverse, save }, x) => {
-            let layer = rnn_layer::Layer { cell: *cell, sizes, reverse: *reverse };
-            Value::plain(rnn_layer::forward(&layer, *save, x, out)?)
-        }
-        (NnOp::RecurrentGradient { cell, sizes, reverse, through }, x) => {
-            let layer = rnn_layer::Layer { cell: *cell, sizes, reverse: *reverse };
-            Value::plain(rnn_layer::backward(&layer, *through, x, out)?)
-        }
         (NnOp::Linear, [x, w, rest @ ..]) => linear_value(x, w, rest.first().copied(), out)?,
         (NnOp::Embedding { .. }, [x, at]) => super::index::rows(x, at, out)?,
         (NnOp::EmbeddingSum { scale, .. }, [table, at, factors @ ..]) => {

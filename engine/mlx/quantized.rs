@@ -15,8 +15,9 @@ use super::value::Value;
 use crate::shape::numel;
 use crate::{DType, Error, Result};
 use lucid_cpu::{CpuArray, CpuBackend};
-use lucid_ir::backend::Backend;
-use lucid_ir::ops::quantized::{Affine, Part, QuantizedOp};
+use lucid_ir::backend::{Backend, Results};
+use lucid_ir::ops::quantize::QuantizeOp;
+use lucid_ir::ops::quantized::{Affine, QuantizedOp};
 use lucid_ir::Meta;
 use mlx_ffi::{ops, Array, Dtype};
 
@@ -24,13 +25,32 @@ const MODE: &str = "affine";
 /// Rows from which on CUDA multiplies unpacked matrices: MLX's kernel for packed ones has no matrix units.
 const UNPACKED: usize = 32;
 
+/// Packed words, scales and biases.
+pub(super) fn quantize(op: &QuantizeOp, x: &GpuArray, out: &[Meta]) -> Made<Results<GpuArray>> {
+    let QuantizeOp::Affine { format } = op;
+    let parts = if x.numel() == 0 {
+        let zeros = |out: &Meta| Ok(ops::zeros(&ints(&out.shape)?, convert::dtype(out.dtype)?)?);
+        out.iter().map(zeros).collect::<Made<Vec<Array>>>()?
+    } else {
+        let (group, bits) = sizes(*format)?;
+        let mut parts = ops::quantize(&*x.value()?.logical()?, group, bits, MODE, None)?;
+        if let Some(packed) = parts.first_mut() {
+            *packed = ops::view(packed, Dtype::Int32)?;
+        }
+        parts
+    };
+    if parts.len() != out.len() {
+        return Err(Error::backend("quantize_affine", "MLX gave fewer than three results").into());
+    }
+    parts.into_iter().zip(out).map(|(part, out)| GpuArray::new(Value::plain(part), &out.shape, out.dtype)).collect()
+}
+
 pub(super) fn quantized(op: &QuantizedOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> {
     if numel(&out.shape) == 0 || inputs[0].numel() == 0 {
         let zeros = ops::zeros(&ints(&out.shape)?, convert::dtype(out.dtype)?)?;
         return GpuArray::new(Value::plain(zeros), &out.shape, out.dtype);
     }
     let array = match (op, inputs) {
-        (QuantizedOp::QuantizePart { format, part }, [x]) => quantize(x, *format, *part)?,
         (QuantizedOp::DequantizeAffine { format }, [w, scales, biases]) => {
             let (group, bits) = sizes(*format)?;
             let (scales, biases) = (scales.value()?, biases.value()?);
@@ -151,17 +171,4 @@ fn index(x: &GpuArray) -> Made<Array> {
     let value = x.value()?;
     let array = value.logical()?;
     Ok(ops::astype(&array, Dtype::Uint32)?)
-}
-
-fn quantize(x: &GpuArray, format: Affine, part: Part) -> Made<Array> {
-    let (group, bits) = sizes(format)?;
-    let value = x.value()?;
-    let array = value.logical()?;
-    let mut parts = ops::quantize(&array, group, bits, MODE, None)?.into_iter();
-    let missing = || Error::backend("quantize_affine", "MLX gave fewer than three results");
-    let made = parts.nth(part as usize).ok_or_else(missing)?;
-    match part {
-        Part::Packed => Ok(ops::view(&made, Dtype::Int32)?),
-        Part::Scales | Part::Biases => Ok(made),
-    }
 }

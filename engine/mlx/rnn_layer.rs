@@ -1,15 +1,18 @@
 //! Recurrent layers: a product and one kernel of our own for each step, or the primitives that it stands for.
 //!
-//! Depends on `custom_kernel`. Invariant: as `cpu/rnn_layer.rs`, whose layout of results this has; MLX's CPU stream runs that one.
+//! Depends on `custom_kernel`. Invariant: as `cpu/rnn_layer.rs`, whose results these are; MLX's CPU stream runs that one.
 
 use super::array::GpuArray;
-use super::convert::{int, ints};
+use super::convert::{self, int, ints};
 use super::custom_kernel::{self, Text, GROUP};
 use super::kernel_error::Made;
 use super::kernel_name::KernelName;
-use super::rnn_sequence;
+use super::value::Value;
+use super::{host_kernel, rnn_sequence};
 use crate::Error;
-use lucid_ir::ops::nn::RecurrentCell;
+use lucid_cpu::{CpuArray, CpuBackend};
+use lucid_ir::backend::{Backend, Results};
+use lucid_ir::ops::recurrent::{RecurrentCell, RecurrentOp};
 use lucid_ir::{DType, Meta};
 use mlx_ffi::{ops, Array, Dtype};
 
@@ -70,20 +73,6 @@ fn columns(a: &Array, hidden: i32, from: i32, to: i32) -> Made<Array> {
     Ok(ops::slice(a, &[0, from * hidden], &[all, to * hidden], &[1, 1])?)
 }
 
-fn flat(a: &Array) -> Made<Array> {
-    Ok(ops::reshape(a, &[int(a.size())?])?)
-}
-
-/// Elements from `from` on, as rows of `columns`.
-fn part(packed: &Array, from: i32, shape: [i32; 2]) -> Made<Array> {
-    let len = shape[0] * shape[1];
-    let cut = match int(packed.size())? == len {
-        true => packed.clone(),
-        false => ops::slice(packed, &[from], &[from + len], &[1])?,
-    };
-    Ok(ops::reshape(&cut, &shape)?)
-}
-
 /// Arrays in row-major order; refused where there are too few.
 fn operands(inputs: &[&GpuArray], least: usize) -> Made<Vec<Array>> {
     if inputs.len() < least {
@@ -110,55 +99,80 @@ fn with_rest(now: &Array, whole: &Array) -> Made<Array> {
     }
 }
 
+/// The results of the `recurrent` family.
+pub(super) fn recurrent(op: &RecurrentOp, inputs: &[&GpuArray], out: &[Meta]) -> Made<Results<GpuArray>> {
+    let (RecurrentOp::Forward { cell, sizes, reverse, .. } | RecurrentOp::Gradient { cell, sizes, reverse }) = op;
+    let layer = Layer { cell: *cell, sizes, reverse: *reverse };
+    let made = if out.first().is_some_and(|out| host_kernel::takes(out.dtype)) {
+        by_host(op, inputs, out)?
+    } else {
+        let x = operands(inputs, op.before_states() + 2 + usize::from(cell.has_cells()))?;
+        match op {
+            RecurrentOp::Forward { save, .. } => forward(&layer, *save, &x)?,
+            RecurrentOp::Gradient { .. } => backward(&layer, &x)?,
+        }
+    };
+    if made.len() != out.len() {
+        return Err(Error::runtime(op.name(), format!("made {} results, not {}", made.len(), out.len())).into());
+    }
+    made.into_iter().zip(out).map(|(made, out)| GpuArray::new(Value::plain(made), &out.shape, out.dtype)).collect()
+}
+
+/// The CPU device's kernel as a node of MLX's graph.
+fn by_host(op: &RecurrentOp, inputs: &[&GpuArray], out: &[Meta]) -> Made<Vec<Array>> {
+    let x = operands(inputs, 0)?;
+    let refs: Vec<&Array> = x.iter().collect();
+    let shapes = out.iter().map(|out| ints(&out.shape)).collect::<Made<Vec<_>>>()?;
+    let dtypes = out.iter().map(|out| convert::dtype(out.dtype)).collect::<Made<Vec<_>>>()?;
+    let to: Vec<(&[i32], Dtype)> = shapes.iter().map(|shape| &**shape).zip(dtypes).collect();
+    let (op, out) = (op.clone(), out.to_vec());
+    let kernel = move |x: &[&CpuArray]| CpuBackend::recurrent(&op, x, &out).map(|made| made.into_vec());
+    host_kernel::nodes(c"LucidRecurrent", &refs, inputs.iter().map(|x| x.element()).collect(), &to, kernel)
+}
+
 // ---- forward ---------------------------------------------------------------------------------------------------------
 
-/// Hidden states, cells and activations of all steps, one after the other.
-pub(super) fn forward(layer: &Layer<'_>, save: bool, inputs: &[&GpuArray], out: &Meta) -> Made<Array> {
+/// Hidden states of all steps, the last ones, and last cells; with `save` hidden states, cells and activations of all steps.
+fn forward(layer: &Layer<'_>, save: bool, x: &[Array]) -> Made<Vec<Array>> {
     let cells = usize::from(layer.cell.has_cells());
-    let x = operands(inputs, 3 + cells)?;
     let (gates, first, weight, bias) = (&x[0], &x[1], &x[2 + cells], x.get(3 + cells));
-    if layer.in_one_launch(gates, first) {
-        return Ok(ops::reshape(&rnn_sequence::forward(layer, save, &x)?, &ints(&out.shape)?)?);
-    }
-    let transposed = ops::transpose_axes(weight, &[1, 0])?;
-    let hidden = first.shape()[1];
-    let (mut h, mut c) = (first.clone(), layer.cell.has_cells().then(|| x[2].clone()));
-    let steps = layer.steps()?;
-    let mut made = Vec::new();
-    for step in &steps {
-        let (now, old) = (rows(gates, step.begin, step.begin + step.rows)?, rows(&h, 0, step.rows)?);
-        let cells = c.as_ref().map(|c| rows(c, 0, step.rows)).transpose()?;
-        let packed = one_step(layer.cell, save, &now, &old, cells.as_ref(), &transposed, bias)?;
-        if steps.len() == 1 {
-            return Ok(packed);
+    let (last, parts) = if layer.in_one_launch(gates, first) {
+        rnn_sequence::forward(layer, save, x)?
+    } else {
+        let transposed = ops::transpose_axes(weight, &[1, 0])?;
+        // The hidden states, and an LSTM's cells: of as many rows as sequences, of which the first ones are at work.
+        let mut last: Vec<Array> = x[1..2 + cells].to_vec();
+        let mut made = Vec::new();
+        for step in &layer.steps()? {
+            let now = rows(gates, step.begin, step.begin + step.rows)?;
+            let old = last.iter().map(|all| rows(all, 0, step.rows)).collect::<Made<Vec<_>>>()?;
+            let mut parts = one_step(layer.cell, save, &now, &old[0], old.get(1), &transposed, bias)?;
+            for (all, new) in last.iter_mut().zip(&parts) {
+                *all = with_rest(new, all)?;
+            }
+            if !save {
+                parts.truncate(1);
+            }
+            made.push((step.begin, parts));
         }
-        let blocks = step.rows * hidden;
-        let state = part(&packed, 0, [step.rows, hidden])?;
-        h = with_rest(&state, &h)?;
-        let mut pieces = vec![flat(&state)?];
-        if let Some(c) = &mut c {
-            let new = part(&packed, blocks, [step.rows, hidden])?;
-            *c = with_rest(&new, c)?;
-            pieces.push(flat(&new)?);
-        }
-        if save && layer.cell.activations() > 0 {
-            let from = blocks * pieces.len() as i32;
-            pieces.push(ops::slice(&packed, &[from], &[int(packed.size())?], &[1])?);
-        }
-        made.push((step.begin, pieces));
-    }
-    joined(made, out)
+        (last, joined(made)?)
+    };
+    let states = parts.first().cloned();
+    Ok(states.into_iter().chain(last).chain(if save { parts } else { Vec::new() }).collect())
 }
 
-/// Each step's first pieces in the order of rows, then the second ones, and so on.
-fn joined(mut made: Vec<(i32, Vec<Array>)>, out: &Meta) -> Made<Array> {
+/// Each step's parts in the order of rows.
+fn joined(mut made: Vec<(i32, Vec<Array>)>) -> Made<Vec<Array>> {
+    if let [(_, only)] = made.as_slice() {
+        return Ok(only.clone());
+    }
     made.sort_by_key(|(begin, _)| *begin);
-    let count = made.first().map_or(0, |(_, pieces)| pieces.len());
-    let all: Vec<&Array> = (0..count).flat_map(|k| made.iter().filter_map(move |(_, p)| p.get(k))).collect();
-    let flat = ops::concatenate_axis(&all, 0)?;
-    Ok(ops::reshape(&flat, &ints(&out.shape)?)?)
+    let count = made.first().map_or(0, |(_, parts)| parts.len());
+    let all = |k: usize| made.iter().filter_map(|(_, parts)| parts.get(k)).collect::<Vec<&Array>>();
+    (0..count).map(|k| Ok(ops::concatenate_axis(&all(k), 0)?)).collect()
 }
 
+/// The hidden states, an LSTM's cells, and the activations, which are made where they are saved.
 fn one_step(
     cell: RecurrentCell,
     save: bool,
@@ -167,7 +181,7 @@ fn one_step(
     c: Option<&Array>,
     transposed: &Array,
     bias: Option<&Array>,
-) -> Made<Array> {
+) -> Made<Vec<Array>> {
     let hidden = h.shape()[1];
     if cell == RecurrentCell::Gru {
         let inner = match bias {
@@ -182,19 +196,18 @@ fn one_step(
         let (r, z) = (columns(&both, hidden, 0, 1)?, columns(&both, hidden, 1, 2)?);
         let m = columns(&inner, hidden, 2, 3)?;
         let n = ops::tanh(&ops::add(&columns(gates, hidden, 2, 3)?, &ops::multiply(&r, &m)?)?)?;
-        let new = ops::add(&n, &ops::multiply(&z, &ops::subtract(h, &n)?)?)?;
-        let kept = ops::concatenate_axis(&[&r, &z, &n, &m], 1)?;
-        return match save {
-            true => Ok(ops::concatenate_axis(&[&flat(&new)?, &flat(&kept)?], 0)?),
-            false => flat(&new),
-        };
+        let mut made = vec![ops::add(&n, &ops::multiply(&z, &ops::subtract(h, &n)?)?)?];
+        if save {
+            made.push(ops::concatenate_axis(&[&r, &z, &n, &m], 1)?);
+        }
+        return Ok(made);
     }
     let sums = ops::addmm(gates, h, transposed)?;
     let c = match (cell, c) {
-        (RecurrentCell::Tanh, _) => return flat(&ops::tanh(&sums)?),
+        (RecurrentCell::Tanh, _) => return Ok(vec![ops::tanh(&sums)?]),
         (RecurrentCell::Relu, _) => {
             let zero = ops::zeros(&[], sums.dtype())?;
-            return flat(&ops::maximum(&sums, &zero)?);
+            return Ok(vec![ops::maximum(&sums, &zero)?]);
         }
         (RecurrentCell::Lstm | RecurrentCell::Gru, Some(c)) => c,
         (RecurrentCell::Lstm | RecurrentCell::Gru, None) => {
@@ -208,19 +221,17 @@ fn one_step(
     let g = ops::tanh(&columns(&sums, hidden, 2, 3)?)?;
     let (i, f) = (columns(&i_f, hidden, 0, 1)?, columns(&i_f, hidden, 1, 2)?);
     let new = ops::add(&ops::multiply(&f, c)?, &ops::multiply(&i, &g)?)?;
-    let state = ops::multiply(&o, &ops::tanh(&new)?)?;
-    let mut all = vec![flat(&state)?, flat(&new)?];
+    let mut made = vec![ops::multiply(&o, &ops::tanh(&new)?)?, new];
     if save {
-        all.push(flat(&ops::concatenate_axis(&[&i_f, &g, &o], 1)?)?);
+        made.push(ops::concatenate_axis(&[&i_f, &g, &o], 1)?);
     }
-    Ok(ops::concatenate_axis(&all.iter().collect::<Vec<_>>(), 0)?)
+    Ok(made)
 }
 
 /// Launches the cell's kernel, a thread for each element of the states `like`.
-fn launch(cell: RecurrentCell, save: bool, inputs: &[&Array], like: &Array) -> Made<Array> {
+fn launch(cell: RecurrentCell, save: bool, inputs: &[&Array], like: &Array) -> Made<Vec<Array>> {
     let &[count, hidden] = like.shape() else { return Err(Error::backend("recurrent", "expected a matrix").into()) };
     let d = custom_kernel::numbers(&[i64::from(count), i64::from(hidden)])?;
-    let blocks = 1 + i32::from(cell.has_cells()) + if save { int(cell.activations())? } else { 0 };
     let all: Vec<&Array> = inputs.iter().copied().chain([&d]).collect();
     let (key, text): (_, fn() -> Text) = match (cell, save) {
         (RecurrentCell::Gru, true) => ("gru step saved", || gru_text(true)),
@@ -228,9 +239,20 @@ fn launch(cell: RecurrentCell, save: bool, inputs: &[&Array], like: &Array) -> M
         (_, true) => ("lstm step saved", || lstm_text(true)),
         (_, false) => ("lstm step", || lstm_text(false)),
     };
-    let shape = [blocks * count * hidden];
-    let made = custom_kernel::launch(key, text, &all, &[&shape], like.size())?;
-    made.into_iter().next().ok_or_else(|| Error::backend("recurrent", "a launch without an output").into())
+    let (state, kept) = ([count, hidden], [count, 4 * hidden]);
+    let shapes: &[&[i32]] = match (cell.has_cells(), save) {
+        (true, true) => &[&state, &state, &kept],
+        (true, false) => &[&state, &state],
+        (false, true) => &[&state, &kept],
+        (false, false) => &[&state],
+    };
+    custom_kernel::launch(key, text, &all, shapes, like.size())
+}
+
+/// The outputs of a step's kernel or a layer's: hidden states, `cells` of an LSTM, and what is saved.
+pub(super) fn outputs(cells: bool, save: bool) -> Vec<String> {
+    let named = [(true, "out"), (cells, "cells"), (save, "kept")];
+    named.into_iter().filter(|(there, _)| *there).map(|(_, name)| name.to_string()).collect()
 }
 
 const EACH_STATE: &str = "int n = (int)d[0] * (int)d[1];
@@ -245,11 +267,10 @@ int col = j - r * hidden;
 pub(super) fn lstm_text(save: bool) -> Text {
     let saved = match save {
         true => {
-            "int to = 2 * n + r * 4 * hidden + col;
-out[to] = a;
-out[to + hidden] = f;
-out[to + 2 * hidden] = g;
-out[to + 3 * hidden] = o;
+            "kept[from] = a;
+kept[from + hidden] = f;
+kept[from + 2 * hidden] = g;
+kept[from + 3 * hidden] = o;
 "
         }
         false => "",
@@ -262,22 +283,22 @@ float g = tanh(s[from + 2 * hidden]);
 float o = 1.0f / (1.0f + exp(-s[from + 3 * hidden]));
 float made = f * c[j] + a * g;
 out[j] = o * tanh(made);
-out[n + j] = made;
+cells[j] = made;
 {saved}"
     );
     let name = if save { KernelName::LstmStepSaved } else { KernelName::LstmStep };
-    Text { name, inputs: strings(&["s", "c", "d"]), outputs: strings(&["out"]), body, group: GROUP }
+    Text { name, inputs: strings(&["s", "c", "d"]), outputs: outputs(true, save), body, group: GROUP }
 }
 
 /// A step of a GRU from the inputs' products `x`, those of the hidden states `m` and these themselves, `h`.
 pub(super) fn gru_text(save: bool) -> Text {
     let saved = match save {
         true => {
-            "int to = n + r * 4 * hidden + col;
-out[to] = p;
-out[to + hidden] = z;
-out[to + 2 * hidden] = made;
-out[to + 3 * hidden] = m[from + 2 * hidden];
+            "int to = r * 4 * hidden + col;
+kept[to] = p;
+kept[to + hidden] = z;
+kept[to + 2 * hidden] = made;
+kept[to + 3 * hidden] = m[from + 2 * hidden];
 "
         }
         false => "",
@@ -291,63 +312,55 @@ out[j] = made + z * (h[j] - made);
 {saved}"
     );
     let name = if save { KernelName::GruStepSaved } else { KernelName::GruStep };
-    Text { name, inputs: strings(&["x", "m", "h", "d"]), outputs: strings(&["out"]), body, group: GROUP }
+    Text { name, inputs: strings(&["x", "m", "h", "d"]), outputs: outputs(false, save), body, group: GROUP }
 }
 
 // ---- backward --------------------------------------------------------------------------------------------------------
 
-/// Gradients of the gates' sums, of the first states and of the first cells, one after the other.
-pub(super) fn backward(layer: &Layer<'_>, through: bool, inputs: &[&GpuArray], out: &Meta) -> Made<Array> {
+/// Gradients of the gates' sums, of the first states and of the first cells.
+fn backward(layer: &Layer<'_>, x: &[Array]) -> Made<Vec<Array>> {
     let cell = layer.cell;
-    let cells = usize::from(cell.has_cells());
-    let x = operands(inputs, 5 + 2 * cells)?;
-    let (grads, packed, first, weight) = (&x[0], &x[2 + cells], &x[3 + cells], &x[4 + 2 * cells]);
-    if through && layer.in_one_launch(grads, first) {
-        return Ok(ops::reshape(&rnn_sequence::backward(layer, &x)?, &ints(&out.shape)?)?);
+    let (cells, kept) = (usize::from(cell.has_cells()), usize::from(cell.activations() > 0));
+    let (grads, first, weight) = (&x[0], &x[3 + 2 * cells + kept], &x[4 + 3 * cells + kept]);
+    if layer.in_one_launch(grads, first) {
+        return rnn_sequence::backward(layer, x);
     }
+    let (states, memory) = (&x[2 + cells], &x[2 + 2 * cells]);
+    let first_cells = &x[3 + 3 * cells + kept];
     let (mut dh, mut dc) = (x[1].clone(), cell.has_cells().then(|| x[2].clone()));
-    let first_cells = cell.has_cells().then(|| x[4 + cells].clone());
-    let hidden = first.shape()[1];
-    let total = grads.shape()[0];
     let steps = layer.steps()?;
+    let hidden = first.shape()[1];
     let wide = int(cell.gate_gradients())? * hidden;
-    let kept = int(cell.activations())? * hidden;
-    let saved_at = total * hidden * (1 + i32::from(cell.has_cells()));
     let mut made = Vec::new();
     for (i, step) in steps.iter().enumerate().rev() {
         let (begin, count) = (step.begin, step.rows);
-        let of_rows = |from: i32| part(packed, from + begin * hidden, [count, hidden]);
+        let now = |all: &Array| rows(all, begin, begin + count);
         // What the step started from: the step before, and first states where sequences begin.
-        let old = |from: i32, first: &Array| -> Made<Array> {
+        let old = |all: &Array, first: &Array| -> Made<Array> {
             match (i.checked_sub(1).and_then(|i| steps.get(i)), step.follows) {
                 (Some(before), follows) if follows > 0 => {
-                    let was = part(packed, from + before.begin * hidden, [follows, hidden])?;
-                    with_rest(&was, &rows(first, 0, count)?)
+                    with_rest(&rows(all, before.begin, before.begin + follows)?, &rows(first, 0, count)?)
                 }
                 _ => rows(first, 0, count),
             }
         };
-        let grad = rows(grads, begin, begin + count)?;
-        let into = rows(&dh, 0, count)?;
-        let act = match kept {
-            0 => None,
-            _ => Some(part(packed, saved_at + begin * kept, [count, kept])?),
-        };
+        let (grad, into) = (now(grads)?, rows(&dh, 0, count)?);
+        let act = if kept == 1 { Some(now(&x[3 + 2 * cells])?) } else { None };
         let (sums, own, of_c) = match (cell, act) {
             (RecurrentCell::Lstm, Some(act)) => {
-                let (Some(dc), Some(first)) = (&dc, &first_cells) else {
+                let Some(dc) = &dc else {
                     return Err(Error::runtime("recurrent_gradient", "expected cells").into());
                 };
-                let (new, old) = (of_rows(total * hidden)?, old(total * hidden, first)?);
+                let (new, old) = (now(memory)?, old(memory, first_cells)?);
                 let (sums, of_c) = lstm_back([&grad, &into, &rows(dc, 0, count)?, &act, &new, &old], wide)?;
                 (sums, None, Some(of_c))
             }
             (RecurrentCell::Gru, Some(act)) => {
-                let (sums, own) = gru_back([&grad, &into, &act, &old(0, first)?], wide)?;
+                let (sums, own) = gru_back([&grad, &into, &act, &old(states, first)?], wide)?;
                 (sums, Some(own), None)
             }
             (cell, _) => {
-                let (g, h) = (ops::add(&grad, &into)?, of_rows(0)?);
+                let (g, h) = (ops::add(&grad, &into)?, now(states)?);
                 let slope = match cell {
                     RecurrentCell::Relu => {
                         ops::astype(&ops::logical_not(&ops::less_equal(&h, &ops::zeros(&[], h.dtype())?)?)?, h.dtype())?
@@ -357,11 +370,9 @@ pub(super) fn backward(layer: &Layer<'_>, through: bool, inputs: &[&GpuArray], o
                 (ops::multiply(&g, &slope)?, None, None)
             }
         };
-        let back = match (through, own) {
-            (false, None) => ops::zeros(&[count, hidden], sums.dtype())?,
-            (false, Some(own)) => own,
-            (true, None) => ops::matmul(&sums, weight)?,
-            (true, Some(own)) => {
+        let back = match own {
+            None => ops::matmul(&sums, weight)?,
+            Some(own) => {
                 let parts = [&columns(&sums, hidden, 0, 2)?, &columns(&sums, hidden, 3, 4)?];
                 ops::add(&own, &ops::matmul(&ops::concatenate_axis(&parts, 1)?, weight)?)?
             }
@@ -370,13 +381,9 @@ pub(super) fn backward(layer: &Layer<'_>, through: bool, inputs: &[&GpuArray], o
         if let (Some(new), Some(old)) = (of_c, &dc) {
             dc = Some(with_rest(&new, old)?);
         }
-        made.push((begin, vec![flat(&sums)?]));
+        made.push((begin, vec![sums]));
     }
-    made.sort_by_key(|(begin, _)| *begin);
-    let mut all: Vec<Array> = made.into_iter().flat_map(|(_, pieces)| pieces).collect();
-    all.push(flat(&dh)?);
-    all.extend(dc.as_ref().map(flat).transpose()?);
-    Ok(ops::reshape(&ops::concatenate_axis(&all.iter().collect::<Vec<_>>(), 0)?, &ints(&out.shape)?)?)
+    Ok(joined(made)?.into_iter().chain([dh]).chain(dc).collect())
 }
 
 /// Gradients of an LSTM step's gates and of its cells, from those of its states (two that are added), of its cells, its

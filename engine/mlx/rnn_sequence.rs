@@ -8,9 +8,8 @@ use super::custom_kernel::{self, Text};
 use super::emulator::Language;
 use super::kernel_error::Made;
 use super::kernel_name::KernelName;
-use super::rnn_layer::Layer;
-use crate::Error;
-use lucid_ir::ops::nn::RecurrentCell;
+use super::rnn_layer::{outputs, Layer};
+use lucid_ir::ops::recurrent::RecurrentCell;
 use lucid_ir::DType;
 use mlx_ffi::{ops, Array};
 
@@ -22,7 +21,7 @@ const HIDDEN: usize = 512;
 const SEQUENCES: usize = 256;
 
 /// Does one launch compute the whole layer? `hidden` elements of a state, `batch` sequences, `rows` of all steps.
-pub fn takes(cell: RecurrentCell, dtype: DType, hidden: usize, batch: usize, rows: usize) -> bool {
+pub(super) fn takes(cell: RecurrentCell, dtype: DType, hidden: usize, batch: usize, rows: usize) -> bool {
     let widest = match custom_kernel::language() {
         Some(Language::Cuda) => HIDDEN,
         // Not measured: the caches of Apple's GPUs are smaller.
@@ -50,12 +49,9 @@ fn places(layer: &Layer<'_>) -> Vec<i64> {
     made.concat()
 }
 
-fn only(made: Vec<Array>) -> Made<Array> {
-    made.into_iter().next().ok_or_else(|| Error::backend("recurrent", "a launch without an output").into())
-}
-
-/// Hidden states, cells and, with `save`, activations of all steps, one after the other. `x` as the primitive takes them.
-pub(super) fn forward(layer: &Layer<'_>, save: bool, x: &[Array]) -> Made<Array> {
+/// The last hidden states and an LSTM's last cells; and of all steps hidden states and, with `save`, cells and activations. `x`
+/// as the primitive takes them.
+pub(super) fn forward(layer: &Layer<'_>, save: bool, x: &[Array]) -> Made<(Vec<Array>, Vec<Array>)> {
     let cells = usize::from(layer.cell.has_cells());
     let (gates, first, weight) = (&x[0], &x[1], &x[2 + cells]);
     let (total, batch, hidden) = (gates.shape()[0], first.shape()[0], first.shape()[1]);
@@ -63,52 +59,53 @@ pub(super) fn forward(layer: &Layer<'_>, save: bool, x: &[Array]) -> Made<Array>
     let at = custom_kernel::numbers(&places(layer))?;
     let d = custom_kernel::numbers(&[i64::from(hidden), steps as i64, i64::from(total)])?;
     let transposed = ops::transpose_axes(weight, &[1, 0])?;
-    let kept = if save { layer.cell.activations() as i32 } else { 0 };
-    let shape = [total * hidden * (1 + cells as i32 + kept)];
+    let (each, all, kept) = ([batch, hidden], [total, hidden], [total, 4 * hidden]);
     let threads = batch as usize * GROUP;
-    let made = match layer.cell {
+    let mut made = match layer.cell {
         RecurrentCell::Gru => {
             let bias = match x.get(3 + cells) {
                 Some(bias) => bias.clone(),
                 None => ops::zeros(&[3 * hidden], gates.dtype())?,
             };
             let inputs = [gates, first, &transposed, &bias, &at, &d];
+            let shapes: [&[i32]; 3] = [&each, &all, &kept];
             match save {
-                true => custom_kernel::launch("gru layer saved", || gru_text(true), &inputs, &[&shape], threads)?,
-                false => custom_kernel::launch("gru layer", || gru_text(false), &inputs, &[&shape], threads)?,
+                true => custom_kernel::launch("gru layer saved", || gru_text(true), &inputs, &shapes, threads)?,
+                false => custom_kernel::launch("gru layer", || gru_text(false), &inputs, &shapes[..2], threads)?,
             }
         }
         RecurrentCell::Lstm | RecurrentCell::Tanh | RecurrentCell::Relu => {
             let inputs = [gates, first, &x[2], &transposed, &at, &d];
+            let shapes: [&[i32]; 5] = [&each, &each, &all, &all, &kept];
             match save {
-                true => custom_kernel::launch("lstm layer saved", || lstm_text(true), &inputs, &[&shape], threads)?,
-                false => custom_kernel::launch("lstm layer", || lstm_text(false), &inputs, &[&shape], threads)?,
+                true => custom_kernel::launch("lstm layer saved", || lstm_text(true), &inputs, &shapes, threads)?,
+                false => custom_kernel::launch("lstm layer", || lstm_text(false), &inputs, &shapes[..3], threads)?,
             }
         }
     };
-    only(made)
+    let parts = made.split_off((1 + cells).min(made.len()));
+    Ok((made, parts))
 }
 
-/// Gradients of the gates' sums, of the first states and of the first cells, one after the other.
-pub(super) fn backward(layer: &Layer<'_>, x: &[Array]) -> Made<Array> {
+/// Gradients of the gates' sums, of the first states and of the first cells.
+pub(super) fn backward(layer: &Layer<'_>, x: &[Array]) -> Made<Vec<Array>> {
     let cells = usize::from(layer.cell.has_cells());
-    let (grads, packed, first, weight) = (&x[0], &x[2 + cells], &x[3 + cells], &x[4 + 2 * cells]);
+    let (grads, first, weight) = (&x[0], &x[4 + 2 * cells], &x[5 + 3 * cells]);
     let (total, batch, hidden) = (grads.shape()[0], first.shape()[0], first.shape()[1]);
     let at = custom_kernel::numbers(&places(layer))?;
-    let d = custom_kernel::numbers(&[i64::from(hidden), layer.sizes.len() as i64, i64::from(total), i64::from(batch)])?;
-    let wide = layer.cell.gate_gradients() as i32 * hidden;
-    let shape = [total * wide + batch * hidden * (1 + cells as i32)];
+    let d = custom_kernel::numbers(&[i64::from(hidden), layer.sizes.len() as i64, i64::from(total)])?;
+    let (sums, each) = ([total, layer.cell.gate_gradients() as i32 * hidden], [batch, hidden]);
     let threads = batch as usize * GROUP;
-    only(match layer.cell {
+    match layer.cell {
         RecurrentCell::Gru => {
-            let inputs = [grads, &x[1], packed, first, weight, &at, &d];
-            custom_kernel::launch("gru layer back", gru_back_text, &inputs, &[&shape], threads)?
+            let inputs = [grads, &x[1], &x[2], &x[3], first, weight, &at, &d];
+            custom_kernel::launch("gru layer back", gru_back_text, &inputs, &[&sums, &each], threads)
         }
         RecurrentCell::Lstm | RecurrentCell::Tanh | RecurrentCell::Relu => {
-            let inputs = [grads, &x[1], &x[2], packed, &x[4 + cells], weight, &at, &d];
-            custom_kernel::launch("lstm layer back", lstm_back_text, &inputs, &[&shape], threads)?
+            let inputs = [grads, &x[1], &x[2], &x[4], &x[5], &x[7], weight, &at, &d];
+            custom_kernel::launch("lstm layer back", lstm_back_text, &inputs, &[&sums, &each, &each], threads)
         }
-    })
+    }
 }
 
 fn strings(names: &[&str]) -> Vec<String> {
@@ -147,11 +144,12 @@ LUCID_BARRIER;
 pub(super) fn lstm_text(save: bool) -> Text {
     let saved = match save {
         true => {
-            "    int to = 2 * total * hidden + row * wide + j;
-    out[to] = a;
-    out[to + hidden] = f;
-    out[to + 2 * hidden] = g;
-    out[to + 3 * hidden] = o;
+            "    int to = row * wide + j;
+    kept[to] = a;
+    kept[to + hidden] = f;
+    kept[to + 2 * hidden] = g;
+    kept[to + 3 * hidden] = o;
+    cells[row * hidden + j] = made;
 "
         }
         false => "",
@@ -177,26 +175,30 @@ for (int t = 0; t < steps; t++) {{
     c[j] = made;
     h[j] = state;
     out[row * hidden + j] = state;
-    out[total * hidden + row * hidden + j] = made;
 {saved}  }}
   LUCID_BARRIER;
+}}
+for (int j = (int)lane; j < hidden; j += LUCID_GROUP) {{
+  hn[r * hidden + j] = h[j];
+  cn[r * hidden + j] = c[j];
 }}
 ",
         product("wide", "x[row * wide + k]")
     );
     let name = if save { KernelName::LstmLayerSaved } else { KernelName::LstmLayer };
-    Text { name, inputs: strings(&["x", "hx", "cx", "w", "at", "d"]), outputs: strings(&["out"]), body, group: GROUP }
+    let outputs = strings(&["hn", "cn"]).into_iter().chain(outputs(save, save)).collect();
+    Text { name, inputs: strings(&["x", "hx", "cx", "w", "at", "d"]), outputs, body, group: GROUP }
 }
 
 /// A GRU's steps. `b` is added to the products of the states.
 pub(super) fn gru_text(save: bool) -> Text {
     let saved = match save {
         true => {
-            "    int to = total * hidden + row * 4 * hidden + j;
-    out[to] = p;
-    out[to + hidden] = z;
-    out[to + 2 * hidden] = made;
-    out[to + 3 * hidden] = m;
+            "    int to = row * 4 * hidden + j;
+    kept[to] = p;
+    kept[to + hidden] = z;
+    kept[to + 2 * hidden] = made;
+    kept[to + 3 * hidden] = m;
 "
         }
         false => "",
@@ -221,11 +223,13 @@ for (int t = 0; t < steps; t++) {{
 {saved}  }}
   LUCID_BARRIER;
 }}
+for (int j = (int)lane; j < hidden; j += LUCID_GROUP) hn[r * hidden + j] = h[j];
 ",
         product("wide", "b[k]")
     );
     let name = if save { KernelName::GruLayerSaved } else { KernelName::GruLayer };
-    Text { name, inputs: strings(&["x", "hx", "w", "b", "at", "d"]), outputs: strings(&["out"]), body, group: GROUP }
+    let outputs = strings(&["hn"]).into_iter().chain(outputs(false, save)).collect();
+    Text { name, inputs: strings(&["x", "hx", "w", "b", "at", "d"]), outputs, body, group: GROUP }
 }
 
 /// The products of the `wide` sums with the columns of `w`, in parts that as many threads add up as there are: `before`
@@ -276,9 +280,7 @@ const PIECES: usize = 1024;
 pub(super) fn lstm_back_text() -> Text {
     let body = format!(
         "LUCID_SHARED float dh[{HIDDEN}], dc[{HIDDEN}], sums[4 * {HIDDEN}], pieces[{PIECES}];
-{BEGIN}int batch = (int)d[3];
-int wide = 4 * hidden;
-int states = total * hidden;
+{BEGIN}int wide = 4 * hidden;
 {}for (int j = (int)lane; j < hidden; j += LUCID_GROUP) {{
   dh[j] = gh[r * hidden + j];
   dc[j] = gc[r * hidden + j];
@@ -289,41 +291,40 @@ for (int t = steps - 1; t >= 0; t--) {{
   int row = (int)at[2 * t] + r;
   int was = t > 0 && r < (int)at[2 * t - 1] ? (int)at[2 * t - 2] + r : -1;
   for (int j = (int)lane; j < hidden; j += LUCID_GROUP) {{
-    int from = 2 * states + row * wide + j;
+    int from = row * wide + j;
     float a = kept[from];
     float f = kept[from + hidden];
     float u = kept[from + 2 * hidden];
     float o = kept[from + 3 * hidden];
-    float old = was < 0 ? cx[r * hidden + j] : kept[states + was * hidden + j];
-    float of_h = g[row * hidden + j] + dh[j];
-    float s = tanh(kept[states + row * hidden + j]);
-    float of_c = dc[j] + of_h * o * (1.0f - s * s);
-    float da = of_c * u * a * (1.0f - a);
-    float df = of_c * old * f * (1.0f - f);
-    float du = of_c * a * (1.0f - u * u);
-    float dq = of_h * s * o * (1.0f - o);
-    int to = row * wide + j;
-    out[to] = da;
-    out[to + hidden] = df;
-    out[to + 2 * hidden] = du;
-    out[to + 3 * hidden] = dq;
+    float old = was < 0 ? cx[r * hidden + j] : cells[was * hidden + j];
+    float d_h = g[row * hidden + j] + dh[j];
+    float s = tanh(cells[row * hidden + j]);
+    float d_c = dc[j] + d_h * o * (1.0f - s * s);
+    float da = d_c * u * a * (1.0f - a);
+    float df = d_c * old * f * (1.0f - f);
+    float du = d_c * a * (1.0f - u * u);
+    float dq = d_h * s * o * (1.0f - o);
+    out[from] = da;
+    out[from + hidden] = df;
+    out[from + 2 * hidden] = du;
+    out[from + 3 * hidden] = dq;
     sums[j] = da;
     sums[hidden + j] = df;
     sums[2 * hidden + j] = du;
     sums[3 * hidden + j] = dq;
-    dc[j] = of_c * f;
+    dc[j] = d_c * f;
   }}
 {}}}
 for (int j = (int)lane; j < hidden; j += LUCID_GROUP) {{
-  out[total * wide + r * hidden + j] = dh[j];
-  out[total * wide + (batch + r) * hidden + j] = dc[j];
+  of_h[r * hidden + j] = dh[j];
+  of_c[r * hidden + j] = dc[j];
 }}
 ",
         parts(),
         product_back("wide", "0.0f")
     );
-    let inputs = strings(&["g", "gh", "gc", "kept", "cx", "w", "at", "d"]);
-    Text { name: KernelName::LstmLayerBack, inputs, outputs: strings(&["out"]), body, group: GROUP }
+    let inputs = strings(&["g", "gh", "gc", "cells", "kept", "cx", "w", "at", "d"]);
+    Text { name: KernelName::LstmLayerBack, inputs, outputs: strings(&["out", "of_h", "of_c"]), body, group: GROUP }
 }
 
 /// The gradient through [`gru_text`].
@@ -331,7 +332,6 @@ pub(super) fn gru_back_text() -> Text {
     let body = format!(
         "LUCID_SHARED float dh[{HIDDEN}], own[{HIDDEN}], sums[3 * {HIDDEN}], pieces[{PIECES}];
 {BEGIN}int wide = 3 * hidden;
-int states = total * hidden;
 {}for (int j = (int)lane; j < hidden; j += LUCID_GROUP) dh[j] = gh[r * hidden + j];
 LUCID_BARRIER;
 for (int t = steps - 1; t >= 0; t--) {{
@@ -339,33 +339,32 @@ for (int t = steps - 1; t >= 0; t--) {{
   int row = (int)at[2 * t] + r;
   int was = t > 0 && r < (int)at[2 * t - 1] ? (int)at[2 * t - 2] + r : -1;
   for (int j = (int)lane; j < hidden; j += LUCID_GROUP) {{
-    int from = states + row * 4 * hidden + j;
+    int from = row * 4 * hidden + j;
     float p = kept[from];
     float z = kept[from + hidden];
     float n = kept[from + 2 * hidden];
     float m = kept[from + 3 * hidden];
-    float old = was < 0 ? hx[r * hidden + j] : kept[was * hidden + j];
-    float of_h = g[row * hidden + j] + dh[j];
-    float dn = of_h * (1.0f - z) * (1.0f - n * n);
+    float old = was < 0 ? hx[r * hidden + j] : states[was * hidden + j];
+    float d_h = g[row * hidden + j] + dh[j];
+    float dn = d_h * (1.0f - z) * (1.0f - n * n);
     float dp = dn * m * p * (1.0f - p);
-    float dz = of_h * (old - n) * z * (1.0f - z);
+    float dz = d_h * (old - n) * z * (1.0f - z);
     float dm = dn * p;
-    int to = row * 4 * hidden + j;
-    out[to] = dp;
-    out[to + hidden] = dz;
-    out[to + 2 * hidden] = dn;
-    out[to + 3 * hidden] = dm;
+    out[from] = dp;
+    out[from + hidden] = dz;
+    out[from + 2 * hidden] = dn;
+    out[from + 3 * hidden] = dm;
     sums[j] = dp;
     sums[hidden + j] = dz;
     sums[2 * hidden + j] = dm;
-    own[j] = of_h * z;
+    own[j] = d_h * z;
   }}
 {}}}
-for (int j = (int)lane; j < hidden; j += LUCID_GROUP) out[total * 4 * hidden + r * hidden + j] = dh[j];
+for (int j = (int)lane; j < hidden; j += LUCID_GROUP) of_h[r * hidden + j] = dh[j];
 ",
         parts(),
         product_back("wide", "own[j]")
     );
-    let inputs = strings(&["g", "gh", "kept", "hx", "w", "at", "d"]);
-    Text { name: KernelName::GruLayerBack, inputs, outputs: strings(&["out"]), body, group: GROUP }
+    let inputs = strings(&["g", "gh", "states", "kept", "hx", "w", "at", "d"]);
+    Text { name: KernelName::GruLayerBack, inputs, outputs: strings(&["out", "of_h"]), body, group: GROUP }
 }

@@ -539,5 +539,5 @@ macro_rules! named {
     )*};
 }
 named!(crate::nn::Reduction crate::nn::Approximate crate::nn::Nonlinearity);
-named!(lucid_ir::ops::nn::ElementFn lucid_ir::ops::nn::RecurrentCell);
-named!(lucid_ir::ops::communication::Reduce lucid_ir::ops::quantized::Packing lucid_ir::ops::quantized::Part);
+named!(lucid_ir::ops::nn::ElementFn lucid_ir::ops::recurrent::RecurrentCell);
+named!(lucid_ir::ops::communication::Reduce lucid_ir::ops::quantized::Packing);

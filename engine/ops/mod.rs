@@ -42,12 +42,13 @@ pub mod out;
 mod pad;
 pub mod pointwise;
 pub mod pool;
+pub mod quantize;
 pub mod quantized;
 pub mod random;
+pub mod recurrent;
 pub mod reduce;
 mod reparameterized;
 pub mod rnn;
-mod rnn_layer;
 pub mod scan;
 pub mod scatter;
 pub mod search;
@@ -284,8 +285,10 @@ pub fn schemas() -> impl Iterator<Item = &'static Schema> {
         norm::SCHEMAS,
         nn::SCHEMAS,
         activation::SCHEMAS,
+        recurrent::SCHEMAS,
         rnn::SCHEMAS,
         loss::SCHEMAS,
+        quantize::SCHEMAS,
         quantized::SCHEMAS,
         communication::SCHEMAS,
     ]

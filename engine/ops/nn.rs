@@ -2,9 +2,9 @@
 //!
 //! The primitives here are single passes on both backends (`cpu/fused.rs`, `mlx/nn.rs`); the rest is made of other ops.
 
+use super::attention;
 use super::macros::define_ops;
 use super::OpRow;
-use super::{attention, rnn_layer};
 use crate::autograd::{Grads, OpScope};
 use crate::dispatch::{self, Meta, Prim};
 use crate::shape::{self, Shape};

@@ -1,11 +1,12 @@
 //! Group-wise affine quantisation in MLX's packed layout, and products with what it makes.
 //!
-//! Quantising and the two products are primitives (`cpu/quantized/`, `mlx/quantized.rs`). Packed words are int32: MLX
+//! The products are primitives (`cpu/quantized/`, `mlx/quantized.rs`). Packed words are int32: MLX
 //! has them as uint32, with the same bits. Invariant: kernels see scales and biases in the dtype of what they belong
 //! to, and shapes that fit.
 
 use super::create::arange_of;
 use super::macros::define_ops;
+pub use super::quantize::quantize_affine;
 use super::view::{expand_to, reshape_to};
 use crate::autograd::{Ctx, Grads};
 use crate::dispatch::{self, Meta, Prim};
@@ -15,37 +16,6 @@ pub use lucid_ir::ops::quantized::*;
 use lucid_ir::quantized_ops;
 
 quantized_ops!(define_ops);
-
-fn quantize_body(input: &Tensor, group: i64, bits: i64) -> Result<Vec<Tensor>> {
-    let part = |part| quantize("quantize_affine", input, Affine::of("quantize_affine", group, bits)?, part);
-    Ok(vec![part(Part::Packed)?, part(Part::Scales)?, part(Part::Biases)?])
-}
-
-fn part_body(input: &Tensor, group: i64, bits: i64, part: &str) -> Result<Tensor> {
-    quantize("quantize_part", input, Affine::of("quantize_part", group, bits)?, Part::of("quantize_part", part)?)
-}
-
-fn quantize(op: &'static str, input: &Tensor, format: Affine, part: Part) -> Result<Tensor> {
-    schema::quantize_affine.check(input.dtype())?;
-    let columns = input.shape().last().copied().unwrap_or(0);
-    if input.ndim() < 2 || columns == 0 || !columns.is_multiple_of(format.group) {
-        let why = format!("input must be at least 2-D, its last dimension a multiple of group_size {}", format.group);
-        return Err(Error::shape(op, why, &[input.shape()]));
-    }
-    let mut shape = Shape::from_slice(&input.shape()[..input.ndim() - 1]);
-    let dtype = match part {
-        Part::Packed => {
-            shape.push(format.words(columns));
-            DType::I32
-        }
-        Part::Scales | Part::Biases => {
-            shape.push(columns / format.group);
-            input.dtype()
-        }
-    };
-    let prim = Prim::Quantized(QuantizedOp::QuantizePart { format, part });
-    dispatch::apply1(prim, &[&input.detach()?], Meta::new(&shape, dtype))
-}
 
 /// The elements in a row of a packed matrix; scales and biases must fit it.
 fn columns(op: &'static str, w: &Tensor, scales: &Tensor, biases: &Tensor, format: Affine) -> Result<usize> {

@@ -2,12 +2,12 @@
 //!
 //! Sequences come packed, as PyTorch's `PackedSequence` has them: the rows of step 0, then of step 1, …, where step t
 //! has `batch_sizes[t]` rows, never more than the step before. Sequences of one length are the case of equal sizes. The
-//! products with the inputs are one matrix product for all steps, and what follows it is one kernel, in `rnn_layer.rs`, or, where
+//! products with the inputs are one matrix product for all steps, and what follows it is one kernel, in `recurrent.rs`, or, where
 //! there is none, made of other ops, here.
 
 use super::macros::define_composites;
-use super::nn::{linear, RecurrentCell};
-use super::rnn_layer;
+use super::nn::linear;
+use super::recurrent::{self, RecurrentCell};
 use crate::autograd::OpScope;
 use crate::fallible::{collected, filled};
 use crate::{Error, Result, Tensor};
@@ -184,8 +184,8 @@ impl Operands<'_> {
     }
 
     fn run(&self) -> Result<Vec<Tensor>> {
-        if rnn_layer::takes(self) {
-            rnn_layer::run(self)
+        if recurrent::takes(self) {
+            recurrent::run(self)
         } else {
             by_parts(self)
         }

@@ -119,6 +119,8 @@ pub enum Saves {
     Rest,
     /// All inputs but the first two.
     Tail,
+    /// The inputs, and of several results all but the first two.
+    Recurrent,
     /// The second result of several: the indices of the elements that are the first.
     Indices,
 }
@@ -233,7 +235,7 @@ impl Saves {
     pub(crate) fn input(self, i: usize, needs: impl Fn(usize) -> bool) -> bool {
         match self {
             Saves::Nothing | Saves::Output | Saves::Indices => false,
-            Saves::Inputs | Saves::Both | Saves::Power => true,
+            Saves::Inputs | Saves::Both | Saves::Power | Saves::Recurrent => true,
             Saves::Cross => i < 2 && needs(1 - i),
             Saves::Quotient => i == 1 || i == 0 && needs(1),
             Saves::Remainder => i < 2 && needs(1),
@@ -252,7 +254,7 @@ impl Saves {
 
     /// Is result `nr` of several kept?
     pub(crate) fn result(self, nr: usize, needs: impl Fn(usize) -> bool) -> bool {
-        self.output(needs) || self == Saves::Indices && nr == 1
+        self.output(needs) || self == Saves::Indices && nr == 1 || self == Saves::Recurrent && nr > 1
     }
 }
 

@@ -11,16 +11,20 @@ use super::fused::with_float;
 use super::simd::as_bytes;
 use super::{index, CpuArray};
 use crate::{Error, Result};
-use lucid_ir::backend::Array;
+use lucid_ir::backend::{Array, Results};
+use lucid_ir::ops::quantize::QuantizeOp;
 use lucid_ir::ops::quantized::QuantizedOp;
 use lucid_ir::Meta;
+
+/// The kernel of the `quantize` family.
+pub fn quantize(op: &QuantizeOp, x: &CpuArray, out: &[Meta]) -> Result<Results<CpuArray>> {
+    let QuantizeOp::Affine { format } = op;
+    with_float!("quantize_affine", x.dtype(), T => pack::quantize::<T>(x, *format, out))
+}
 
 /// The kernels of the `quantized` family.
 pub fn quantized(op: &QuantizedOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
     match (op, inputs) {
-        (QuantizedOp::QuantizePart { format, part }, [x]) => {
-            with_float!("quantize_affine", x.dtype(), T => pack::quantize::<T>(x, *format, *part, out))
-        }
         (QuantizedOp::DequantizeAffine { format }, [w, scales, biases]) => {
             with_float!("dequantize_affine", out.dtype, T => pack::dequantize::<T>(w, scales, biases, *format, out))
         }

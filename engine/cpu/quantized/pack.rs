@@ -4,11 +4,13 @@
 //! same matrix gives the same bits on both devices.
 
 use super::super::fused::{Compute, Float};
-use super::super::simd::{as_bytes, run, threads, Task, Wide};
+use super::super::simd::threads::{self, Batched};
+use super::super::simd::{as_bytes, run, Task, Wide};
 use super::super::CpuArray;
 use crate::fallible::scratch;
-use crate::Result;
-use lucid_ir::ops::quantized::{Affine, Part};
+use crate::{Error, Result};
+use lucid_ir::backend::Results;
+use lucid_ir::ops::quantized::Affine;
 use lucid_ir::Meta;
 
 /// The largest group.
@@ -65,56 +67,60 @@ fn element(w: f32, (scale, bias): (f32, f32), bins: f32) -> u8 {
     q.max(0.0).min(bins) as u8
 }
 
-pub fn quantize<T: Float>(x: &CpuArray, format: Affine, part: Part, out: &Meta) -> Result<CpuArray> {
+/// Packed words, scales and biases: each group is read once.
+pub fn quantize<T: Float>(x: &CpuArray, format: Affine, out: &[Meta]) -> Result<Results<CpuArray>> {
+    let [packed, scales, biases] = out else {
+        return Err(Error::runtime("quantize_affine", format!("has three results, not {}", out.len())));
+    };
     let x = x.contiguous()?;
     let guard = x.read::<T>();
     let data = x.slice(&guard);
     let Affine { group, bits } = format;
     let bins = ((1u32 << bits) - 1) as f32;
-    let grain = threads::GRAIN / group;
-    let read = |i: usize, to: &mut [f32; MOST]| {
-        for (t, x) in to.iter_mut().zip(&data[i * group..(i + 1) * group]) {
-            *t = Into::<f64>::into(x.widen()) as f32;
-        }
+    let each = group / 32 * bits;
+    let fill = |words: &mut [i32], scales: &mut [T], biases: &mut [T]| {
+        let count = scales.len();
+        let all = (Batched(words, each), Batched(scales, 1), Batched(biases, 1));
+        threads::for_batches(count, threads::GRAIN / group, all, |first, words, scales, biases| {
+            let mut values = [0f32; MOST];
+            let values = &mut values[..group];
+            let to = words.chunks_mut(each).zip(scales).zip(biases);
+            for (x, ((words, scale), bias)) in data[first * group..].chunks(group).zip(to) {
+                values.iter_mut().zip(x).for_each(|(value, x)| *value = Into::<f64>::into(x.widen()) as f32);
+                let by = affine(values, bins);
+                // 32 elements at a time are as many words as an element has bits.
+                for (values, words) in values.chunks(32).zip(words.chunks_mut(bits)) {
+                    pack(values, by, bits, words);
+                }
+                let narrow = |one: f32| T::narrow(T::W::of(f64::from(one)));
+                (*scale, *bias) = (narrow(by.0), narrow(by.1));
+            }
+        });
+        Ok(())
     };
-    match part {
-        Part::Packed => CpuArray::build(&out.shape, |words: &mut [i32]| {
-            let each = group / 32 * bits;
-            threads::for_chunks(words, each, grain * each, |first, words| {
-                let mut values = [0f32; MOST];
-                for (i, words) in words.chunks_mut(each).enumerate() {
-                    read(first / each + i, &mut values);
-                    let values = &values[..group];
-                    let by = affine(values, bins);
-                    // 32 elements at a time are as many words as an element has bits.
-                    for (values, words) in values.chunks(32).zip(words.chunks_mut(bits)) {
-                        let mut pending = 0u64;
-                        let (mut held, mut next) = (0, 0);
-                        for &w in values {
-                            pending |= u64::from(element(w, by, bins)) << held;
-                            held += bits;
-                            if held >= 32 {
-                                words[next] = pending as u32 as i32;
-                                (pending, held, next) = (pending >> 32, held - 32, next + 1);
-                            }
-                        }
-                    }
-                }
-            });
+    let (mut second, mut third) = (None, None);
+    let first = CpuArray::build(&packed.shape, |words: &mut [i32]| {
+        second = Some(CpuArray::build(&scales.shape, |scales: &mut [T]| {
+            third = Some(CpuArray::build(&biases.shape, |biases: &mut [T]| fill(words, scales, biases))?);
             Ok(())
-        }),
-        Part::Scales | Part::Biases => CpuArray::build(&out.shape, |made: &mut [T]| {
-            threads::for_chunks(made, 1, grain, |first, made| {
-                let mut values = [0f32; MOST];
-                for (i, made) in made.iter_mut().enumerate() {
-                    read(first + i, &mut values);
-                    let (scale, bias) = affine(&values[..group], bins);
-                    let one = if part == Part::Scales { scale } else { bias };
-                    *made = T::narrow(T::W::of(f64::from(one)));
-                }
-            });
-            Ok(())
-        }),
+        })?);
+        Ok(())
+    })?;
+    Ok([first].into_iter().chain(second).chain(third).collect())
+}
+
+/// 32 elements as words, the first in the lowest bits.
+fn pack(values: &[f32], by: (f32, f32), bits: usize, words: &mut [i32]) {
+    let bins = ((1u32 << bits) - 1) as f32;
+    let mut pending = 0u64;
+    let (mut held, mut next) = (0, 0);
+    for &w in values {
+        pending |= u64::from(element(w, by, bins)) << held;
+        held += bits;
+        if held >= 32 {
+            words[next] = pending as u32 as i32;
+            (pending, held, next) = (pending >> 32, held - 32, next + 1);
+        }
     }
 }
 

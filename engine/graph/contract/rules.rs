@@ -15,6 +15,7 @@ use crate::DType;
 use lucid_ir::ops::conv::{ConvArgs, ConvOp};
 use lucid_ir::ops::loss::{LossOp, Reduction as LossReduction};
 use lucid_ir::ops::pool::{PoolArgs, PoolOp};
+use lucid_ir::ops::quantize::QuantizeOp;
 use lucid_ir::ops::reduce::{ReduceOp, Reduction};
 use lucid_ir::ops::{
     binary::BinaryOp, communication::CommunicationOp, contract::ContractOp, create::CreateOp, fft::FftOp,
@@ -152,7 +153,7 @@ pub(super) fn fits(prim: &Prim, x: &[&Info], out: &Info) -> Option<bool> {
         }
         Prim::Linalg(op) => return factors(op, x, out),
         // They have several results.
-        Prim::Order(_) | Prim::Decomposition(_) => false,
+        Prim::Order(_) | Prim::Recurrent(_) | Prim::Decomposition(_) | Prim::Quantize(_) => false,
         Prim::Fft(op) => {
             let x = x.first()?;
             let (axes, dtype) = match op {
@@ -351,10 +352,18 @@ fn indexed(x: &[usize], axes: &[usize], index: &[&Info]) -> Option<Shape> {
 
 /// Do these operands and these results fit a primitive of several results?
 pub(super) fn fits_multi(prim: &Prim, x: &[&Info], out: &[Meta]) -> bool {
+    if let Prim::Recurrent(op) = prim {
+        let shapes: SmallVec<[&[usize]; 9]> = x.iter().map(|x| &x.shape[..]).collect();
+        let Some(first) = x.get(op.before_states()) else { return false };
+        let &[batch, hidden] = &first.shape[..] else { return false };
+        let one = x.iter().all(|x| x.dtype == first.dtype) && first.dtype.is_float();
+        return one && op.takes(&shapes) && op.results(batch, hidden, first.dtype)[..] == *out;
+    }
     let [a] = x else { return false };
     let made = match prim {
         Prim::Order(op) => op.results(&a.shape, a.dtype),
         Prim::Decomposition(op) => op.results(&a.shape, a.dtype),
+        Prim::Quantize(QuantizeOp::Affine { format }) => format.results(&a.shape, a.dtype),
         _ => None,
     };
     prim.schema().dtypes.has(a.dtype) && made.is_some_and(|made| made[..] == *out)
@@ -492,10 +501,6 @@ fn layers(op: &NnOp, x: &[&Info], out: &Info) -> Option<bool> {
         }
         NnOp::SoftmaxGradient { axis, .. } => {
             x.len() == 2 && same(0) && same(1) && alike(x, out) && *axis < out.shape.len()
-        }
-        // The kernels themselves refuse operands that are not of one layer.
-        NnOp::Recurrent { .. } | NnOp::RecurrentGradient { .. } => {
-            x.len() >= 3 && alike(x, out) && out.dtype.is_float() && out.shape.len() == 1
         }
         NnOp::Gelu { .. } | NnOp::Elementwise { .. } => {
             x.len() == 1 && same(0) && alike(x, out) && out.dtype.is_float()

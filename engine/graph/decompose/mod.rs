@@ -48,6 +48,7 @@ pub fn is_smallest(prim: &Prim) -> bool {
         | Prim::Contract(_)
         | Prim::Linalg(_)
         | Prim::Order(_)
+        | Prim::Recurrent(_)
         | Prim::Decomposition(_)
         | Prim::Fft(_)
         | Prim::Conv(_)
@@ -55,6 +56,7 @@ pub fn is_smallest(prim: &Prim) -> bool {
         | Prim::Nn(_)
         | Prim::Norm(_)
         | Prim::Loss(_)
+        | Prim::Quantize(_)
         | Prim::Quantized(_)
         | Prim::Communication(_) => false,
     }
@@ -78,7 +80,7 @@ pub fn reason(prim: &Prim) -> &'static str {
         | Prim::Decomposition(_) => "factorisations are iterations, whose steps depend on the elements",
         Prim::Fft(_) => "complex numbers are pairs, which the smallest set has no primitive for",
         Prim::Communication(_) => "it moves elements between processes",
-        Prim::Quantized(_) => "packed words are taken apart bit by bit",
+        Prim::Quantize(_) | Prim::Quantized(_) => "packed words are taken apart bit by bit",
         Prim::Binary(
             BinaryOp::BitwiseAnd
             | BinaryOp::BitwiseOr
@@ -302,8 +304,10 @@ fn expand(prim: &Prim, x: &[Tensor], metas: &[Meta]) -> Result<Option<Vec<Tensor
         | Prim::Transfer(_)
         | Prim::View(_)
         | Prim::Linalg(_)
+        | Prim::Recurrent(_)
         | Prim::Decomposition(_)
         | Prim::Fft(_)
+        | Prim::Quantize(_)
         | Prim::Quantized(_)
         | Prim::Communication(_) => Ok(None),
     };

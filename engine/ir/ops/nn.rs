@@ -79,69 +79,6 @@ element_fns! {
     Softshrink "softshrink";
 }
 
-/// What a step of a recurrent layer computes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RecurrentCell {
-    /// `h' = tanh(gates)`.
-    Tanh,
-    /// `h' = relu(gates)`.
-    Relu,
-    /// A long short-term memory, gates in the order i, f, g, o.
-    Lstm,
-    /// A gated recurrent unit, gates in the order r, z, n.
-    Gru,
-}
-
-impl RecurrentCell {
-    /// The cell of this name.
-    pub fn named(name: &str) -> Option<RecurrentCell> {
-        match name {
-            "tanh" => Some(RecurrentCell::Tanh),
-            "relu" => Some(RecurrentCell::Relu),
-            "lstm" => Some(RecurrentCell::Lstm),
-            "gru" => Some(RecurrentCell::Gru),
-            _ => None,
-        }
-    }
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            RecurrentCell::Tanh => "tanh",
-            RecurrentCell::Relu => "relu",
-            RecurrentCell::Lstm => "lstm",
-            RecurrentCell::Gru => "gru",
-        }
-    }
-
-    /// Rows of the weights for each hidden unit.
-    pub fn gates(self) -> usize {
-        match self {
-            RecurrentCell::Tanh | RecurrentCell::Relu => 1,
-            RecurrentCell::Lstm => 4,
-            RecurrentCell::Gru => 3,
-        }
-    }
-
-    /// Numbers for each hidden unit that the gradient reads beside the states: the gates, and a GRU's `W_hh h + b_hh` of n.
-    pub fn activations(self) -> usize {
-        match self {
-            RecurrentCell::Tanh | RecurrentCell::Relu => 0,
-            RecurrentCell::Lstm | RecurrentCell::Gru => 4,
-        }
-    }
-
-    /// Gradients for each hidden unit that a step gives: of the gates' sums, and of a GRU's `W_hh h + b_hh` of n.
-    pub fn gate_gradients(self) -> usize {
-        self.gates().max(self.activations())
-    }
-
-    /// Has it cells beside its hidden states?
-    pub fn has_cells(self) -> bool {
-        self == RecurrentCell::Lstm
-    }
-}
-
 /// The rows of the family, for `$cb`.
 #[macro_export]
 #[doc(hidden)]
@@ -387,46 +324,6 @@ macro_rules! nn_ops {
                 "let (q, k, v) = (tensor([[0.0], [0.0]])?, tensor([[1.0], [2.0]])?, tensor([[2.0], [4.0]])?);",
                 "let made = scaled_dot_product_attention(&q, &k, &v, None, 0.0, true, None, false)?;",
                 "assert_close(made, [[2.0], [3.0]]);",
-            ],
-        }
-        /// All steps of a recurrent layer in one direction. `gates` (rows, gates · hidden) has the products with the
-        /// inputs of all steps, packed; `w_hh` is (gates · hidden, hidden), `hx` and `cx` (batch, hidden). `b_hh` is
-        /// added to `W_hh h`, of a GRU alone. Gives one dimension: the hidden states, an LSTM's cells, and, with
-        /// `save`, what the gradient reads.
-        function recurrent(
-            gates: Tensor, hx: Tensor, cx: OptTensor, w_hh: Tensor, b_hh: OptTensor, batch_sizes: Dims, cell: Text,
-            reverse: Bool = false, save: Bool = false
-        ) -> Tensor {
-            call: creates, out: none, flags: [internal], amp: Low, dtypes: FLOAT, result: Same,
-            primitive: Recurrent { cell: RecurrentCell, sizes: std::sync::Arc<[usize]>, reverse: bool, save: bool },
-            gradient: none,
-            run: rnn_layer::body, torch: "-",
-            samples: [],
-            example: [
-                "let (gates, h, w) = (tensor([[1.0], [2.0]])?, tensor([[0.0]])?, tensor([[1.0]])?);",
-                r#"let states = recurrent(&gates, &h, None, &w, None, &[1, 1], RecurrentCell::Relu, false, false)?;"#,
-                "assert_close(states, [1.0, 3.0]);",
-            ],
-        }
-        /// The gradient through [`recurrent`]: from the gradients `grad` (rows, hidden) of all hidden states,
-        /// `grad_h` of the last ones and `grad_c` of the last cells, and from `states`, what [`recurrent`] gave with
-        /// `save`. Gives one dimension: the gradients of the gates' sums (rows, gates · hidden; of a GRU beside them
-        /// that of `W_hh h + b_hh` of n), of `hx`, and of `cx`. Without `through`, which one step alone may be, `hx`'s
-        /// lacks what goes through `w_hh`.
-        function recurrent_gradient(
-            grad: Tensor, grad_h: Tensor, grad_c: OptTensor, states: Tensor, hx: Tensor, cx: OptTensor, w_hh: Tensor,
-            batch_sizes: Dims, cell: Text, reverse: Bool = false, through: Bool = true
-        ) -> Tensor {
-            call: creates, out: none, flags: [internal], amp: Own, dtypes: FLOAT, result: Same,
-            primitive: RecurrentGradient { cell: RecurrentCell, sizes: std::sync::Arc<[usize]>, reverse: bool, through: bool },
-            gradient: none,
-            run: rnn_layer::gradient_body, torch: "-",
-            samples: [],
-            example: [
-                "let (g, h, w) = (tensor([[1.0], [1.0]])?, tensor([[0.0]])?, tensor([[1.0]])?);",
-                "let states = tensor([1.0, 3.0])?;",
-                r#"let made = recurrent_gradient(&g, &h, None, &states, &h, None, &w, &[1, 1], RecurrentCell::Relu, false, true)?;"#,
-                "assert_close(made, [2.0, 1.0, 2.0]);",
             ],
         }
     }};

@@ -1,6 +1,9 @@
 //! Group-wise affine quantisation: the rows of the family, and the primitives and arguments that they make.
 
 use super::macros::define_primitives;
+use crate::primitive::Metas;
+use crate::shape::Shape;
+use crate::{DType, Meta};
 use lucid_core::{Error, Result};
 
 /// How a matrix is quantised: `group` neighbours of a row share a scale and a bias, each element has `bits` bits.
@@ -37,21 +40,26 @@ impl Affine {
         elements / 32 * self.bits
     }
 
+    /// The results of quantising matrices (…, N, K) of this dtype: packed words, scales and biases; `None` where groups do not
+    /// divide K, or there are none.
+    pub fn results(self, shape: &[usize], dtype: DType) -> Option<Metas> {
+        let [lead @ .., _, columns] = shape else { return None };
+        if *columns == 0 || !columns.is_multiple_of(self.group) {
+            return None;
+        }
+        let part = |size: usize, dtype: DType| {
+            let mut shape = Shape::from_slice(&shape[..=lead.len()]);
+            shape.push(size);
+            Meta { shape, dtype }
+        };
+        let side = || part(columns / self.group, dtype);
+        Some(Metas::from_iter([part(self.words(*columns), DType::I32), side(), side()]))
+    }
+
     /// The elements of a row of so many words.
     pub fn elements(self, words: usize) -> usize {
         words / self.bits * 32 + words % self.bits * 32 / self.bits
     }
-}
-
-/// What [`QuantizedOp::QuantizePart`] gives of a quantised matrix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// The packed elements.
-    Packed,
-    /// The scales of its groups.
-    Scales,
-    /// The biases of its groups.
-    Biases,
 }
 
 /// How the matrix of a product with rounded activations is packed.
@@ -131,37 +139,6 @@ impl Packing {
 #[doc(hidden)]
 macro_rules! quantized_ops {
     ($cb:ident) => { $crate::rows! { $cb "quantized" QuantizedOp :
-        /// Quantises the rows of `input` (…, N, K) in groups of `group_size` neighbours to `bits` bits: packed int32
-        /// words (…, N, K·bits/32), scales and biases (…, N, K/group_size) with `input ≈ scale · q + bias`. Element
-        /// `k` of a row is in its bits `k·bits` on, lowest first, as in MLX, whose results these are bit by bit.
-        /// `group_size` is 32, 64 or 128; `bits` 2, 3, 4, 5, 6 or 8. What is not finite has no such form and gives
-        /// numbers without meaning.
-        method quantize_affine(; group_size: Int = 64, bits: Int = 4) -> Tensors {
-            python: function, flags: [no_gradient, internal], amp: Own, dtypes: FLOAT, result: Same,
-            run: quantize_body, torch: "-",
-            samples: ["FIXED(N(3, 64))", "FIXED(N(2, 2, 128)), group_size=32, bits=3"],
-            example: [
-                "let w = tensor([0.0, 1.0, 2.0, 3.0])?.repeat(&[16])?.reshape(&[1, 64])?;",
-                "let parts = quantize_affine(&w, 64, 4)?;",
-                "assert_eq!(parts[0].shape(), [1, 8]);",
-                "assert_close(dequantize_affine(&parts[0], &parts[1], &parts[2], 64, 4)?, w);",
-            ],
-        }
-        /// One of the three results of [`quantize_affine`]: `part` is `"packed"`, `"scales"` or `"biases"`.
-        function quantize_part(input: Tensor, group_size: Int, bits: Int, part: Text) -> Tensor {
-            flags: [internal], amp: Own, dtypes: FLOAT, result: Same,
-            primitive: QuantizePart { format: $crate::ops::quantized::Affine, part: $crate::ops::quantized::Part },
-            gradient: none,
-            run: part_body, torch: "-",
-            samples: [
-                "FIXED(N(3, 64)), group_size=64, bits=4, part='scales'",
-                "FIXED(N(3, 64)), group_size=32, bits=6, part='biases'",
-            ],
-            example: [
-                "let w = tensor([0.0, 1.0, 2.0, 3.0])?.repeat(&[16])?.reshape(&[1, 64])?;",
-                r#"assert_close(quantize_part(&w, 64, 4, Part::Scales)?, [[-0.2]]);"#,
-            ],
-        }
         /// The matrix that [`quantize_affine`] made `w` (…, N, K·bits/32) of, but for rounding: `scale · q + bias`, in
         /// the scales' dtype. It has no gradient.
         function dequantize_affine(
@@ -258,27 +235,3 @@ macro_rules! quantized_ops {
     }};
 }
 quantized_ops!(define_primitives);
-
-impl Part {
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Part::Packed => "packed",
-            Part::Scales => "scales",
-            Part::Biases => "biases",
-        }
-    }
-
-    /// The one of that name.
-    ///
-    /// # Errors
-    /// [`Error::InvalidValue`] for any other.
-    pub fn of(op: &'static str, text: &str) -> Result<Part> {
-        match text {
-            "packed" => Ok(Part::Packed),
-            "scales" => Ok(Part::Scales),
-            "biases" => Ok(Part::Biases),
-            other => Err(Error::value(op, format!("part must be packed, scales or biases, got {other:?}"))),
-        }
-    }
-}

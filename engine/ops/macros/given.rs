@@ -65,10 +65,7 @@ macro_rules! word {
         lucid_ir::ops::nn::ElementFn
     };
     ($op:ident cell) => {
-        lucid_ir::ops::nn::RecurrentCell
-    };
-    ($op:ident part) => {
-        lucid_ir::ops::quantized::Part
+        lucid_ir::ops::recurrent::RecurrentCell
     };
     ($op:ident how) => {
         lucid_ir::ops::communication::Reduce

@@ -440,8 +440,10 @@ families! {
     norm norm_ops lucid::ops::norm;
     nn nn_ops lucid::ops::nn;
     activation activation_ops lucid::ops::activation;
+    recurrent recurrent_ops lucid::ops::recurrent;
     rnn rnn_ops lucid::ops::rnn;
     loss loss_ops lucid::ops::loss;
+    quantize quantize_ops lucid::ops::quantize;
     quantized quantized_ops lucid::ops::quantized;
     communication communication_ops lucid::ops::communication;
 }

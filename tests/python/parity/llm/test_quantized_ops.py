@@ -176,7 +176,6 @@ def test_refusals(device: str) -> None:
         (lambda: lucid.quantized_matmul(x.int(), *parts), "not implemented for int32"),
         (lambda: lucid.quantized_matmul(x[0, 0], *parts), "at least 1"),
         (lambda: lucid.gather_qmm(x[None], *parts, lucid.tensor([0], device=device)), "shape"),
-        (lambda: _C.quantize_part(w, 64, 4, "other"), "part must be"),
         (lambda: nn.QuantizedLinear(60, 2), "groups"),
     ]
     for call, words in cases:
