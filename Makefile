@@ -213,8 +213,8 @@ accelerate-check: build venv-test
 accelerate-quick: build
 	@if test "$$(uname -s)" = Linux; then $(BIN)/python tools/accelerate/check.py quick; fi
 
-# On a Mac: one file to send. Elsewhere a rehearsal.
-mac-report: build venv-test
+# On a Mac: one file to send. Elsewhere a rehearsal. It builds and installs itself, so that it tells what fails there.
+mac-report: $(VENV)/.made
 	$(BIN)/python tools/mac_report.py
 
 # PARTS: plain, accelerate, pages, all three unless said otherwise; and python, SHARE=1/8 of it.

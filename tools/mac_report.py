@@ -5,11 +5,12 @@
 
 Writes `mac-report.json` and the same as a page, `mac-report.html`. Each part runs whatever became of the ones before:
 
-- machine: the chip, its memory, pages and cores, macOS, compilers, versions, the state of the source;
+- machine: the chip, its memory, pages and cores, macOS, compilers, the state of the source;
+- packages: `make venv-test`, and the versions of what it installs;
 - build: `make build`;
 - library: what the extension loads, from where, and who signed it;
 - accelerate: questions that Apple's documentation leaves open, asked of Accelerate (tools/accelerate/probe.py);
-- rust, python: all tests, with the names of those that fail;
+- rust, python: all tests, with the names of those that fail; Python's folder by folder, so that a crash costs one;
 - memory: what is copied between the CPU and the GPU, shared memory between processes, limits;
 - lenet, models, zoo, lightning: benchmarks against raw MLX, and against PyTorch where it is installed (on `mps`).
 
@@ -53,10 +54,14 @@ SYSCTL = (
     "kern.osproductversion",
     "kern.sysv.shmmax",
     "iogpu.wired_limit_mb",
+    "iogpu.rsrc_limit",
 )
 # The most that is kept of what a command prints.
 TAIL = 12_000
 HOURS = 3600.0
+# A test of so many seconds says where it is.
+HANGS = 900.0
+ALL_TESTS = "tests/python"
 
 MEMORY = """
 import json, multiprocessing, os, sys
@@ -158,8 +163,14 @@ def command(*words: str, seconds: float = 3 * HOURS, **env: str) -> dict[str, An
     text = "".join(lines)
     found = {"command": " ".join(words), "status": status, "output": text[-TAIL:]}
     if status != 0:
-        raise Failed(found | {"error": f"exit status {status}"})
+        raise Failed(found | {"error": f"exit status {status}: {last_line(text)}"})
     return found | {"text": text}
+
+
+def last_line(text: str) -> str:
+    """The last line that says something: of a traceback, the exception."""
+    said = [line.strip() for line in text.splitlines() if line.strip()]
+    return said[-1][-400:] if said else "nothing was printed"
 
 
 def last_json(text: str) -> Any:
@@ -179,12 +190,26 @@ def machine(_: argparse.Namespace) -> dict[str, Any]:
         "cargo": output("cargo", "--version"),
         "rustc": output("rustc", "--version"),
         "compiler": output(os.environ.get("CC", "cc"), "--version").splitlines()[:1],
-        "packages": output(sys.executable, "-m", "pip", "list", "--format=freeze").splitlines(),
     }
     if sys.platform == "darwin":
         found["sysctl"] = {name: output("sysctl", "-n", name) for name in SYSCTL}
         found["rosetta"] = output("sysctl", "-n", "sysctl.proc_translated")
         found["displays"] = output("system_profiler", "SPDisplaysDataType")
+    return found
+
+
+def packages(_: argparse.Namespace) -> dict[str, Any]:
+    """What the tests and benchmarks import."""
+    failure: Failed | None = None
+    try:
+        command("make", "venv-test", f"PYTHON={sys.executable}")
+    except Failed as e:
+        failure = e
+    listed = output(sys.executable, "-m", "pip", "list", "--format=freeze", "--disable-pip-version-check")
+    found = {"installed": listed.splitlines()}
+    if failure is not None:
+        # Benchmarks and most tests need none of what may be missing.
+        raise Failed(failure.found | found)
     return found
 
 
@@ -233,28 +258,58 @@ def rust(_: argparse.Namespace) -> dict[str, Any]:
     return {"passed": sum(int(n) for n in re.findall(r"(\d+) passed", found["text"]))}
 
 
-def python(args: argparse.Namespace) -> dict[str, Any]:
-    """The Python tests, or those that `--tests` names."""
-    with tempfile.TemporaryDirectory(prefix="mac-report-") as folder:
-        results = Path(folder) / "results.xml"
-        words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={results}", *args.tests]
-        failure: Failed | None = None
-        try:
-            command(*words)
-        except Failed as e:
-            failure = e
-        if not results.exists():
-            raise failure or Failed({"error": "pytest wrote no results"})
-        suite = next(ET.parse(results).iter("testsuite"))
+def test_folders(paths: list[str]) -> list[str]:
+    """The paths, or for the folder of all tests the folders in it: each is a process of its own."""
+    folders: list[str] = []
+    for path in paths:
+        below = sorted(f for f in (ROOT / path).glob("*/") if any(f.rglob("test_*.py")))
+        folders += [str(f.relative_to(ROOT)) for f in below] if path == ALL_TESTS else [path]
+    return folders
+
+
+def pytest_results(path: str, folder: Path) -> dict[str, Any]:
+    """The results of pytest over one path, or why there are none."""
+    results = folder / "results.xml"
+    results.unlink(missing_ok=True)
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={results}"]
+    # What hangs says where.
+    words += ["-o", f"faulthandler_timeout={HANGS:g}", path]
+    failure: Failed | None = None
+    try:
+        command(*words)
+    except Failed as e:
+        failure = e
+    if not results.exists():
+        return (failure.found if failure else {}) | {"error": f"{failure or 'pytest wrote no results'}"}
+    suite = next(ET.parse(results).iter("testsuite"))
     found: dict[str, Any] = {key: int(suite.get(key, 0)) for key in ("tests", "failures", "errors", "skipped")}
     found["failed"] = [
         {"name": f"{case.get('classname')}::{case.get('name')}", "says": (bad.text or bad.get("message") or "")[-800:]}
         for case in suite.iter("testcase")
         for bad in (*case.iter("failure"), *case.iter("error"))
-    ][:200]
-    found["skips"] = sorted({str(s.get("message")) for s in suite.iter("skipped")})[:50]
-    if failure is not None:
-        raise Failed(found | {"error": f"{found['failures']} failures, {found['errors']} errors"})
+    ]
+    found["skips"] = [str(skip.get("message")) for skip in suite.iter("skipped")]
+    if failure is not None and not found["failed"]:
+        found["error"] = str(failure)
+    return found
+
+
+def python(args: argparse.Namespace) -> dict[str, Any]:
+    """The Python tests, or those that `--tests` names, each path in a process of its own."""
+    with tempfile.TemporaryDirectory(prefix="mac-report-") as folder:
+        each = {path: pytest_results(path, Path(folder)) for path in test_folders(args.tests)}
+    counts = ("tests", "failures", "errors", "skipped")
+    found: dict[str, Any] = {key: sum(one.get(key, 0) for one in each.values()) for key in counts}
+    found["folders"] = [
+        {"path": path} | {key: one[key] for key in (*counts, "error") if key in one} for path, one in each.items()
+    ]
+    found["failed"] = [bad for one in each.values() for bad in one.get("failed", ())][:200]
+    found["skips"] = sorted({skip for one in each.values() for skip in one.get("skips", ())})[:50]
+    found["ended_early"] = {path: one["output"] for path, one in each.items() if "error" in one and "output" in one}
+    early = [f"{path}: {one['error']}" for path, one in each.items() if "error" in one]
+    if found["failures"] or found["errors"] or early:
+        error = f"{found['failures']} failures, {found['errors']} errors"
+        raise Failed(found | {"error": "; ".join([error, *early])})
     return found
 
 
@@ -313,6 +368,7 @@ def lightning(args: argparse.Namespace) -> dict[str, Any]:
 
 PARTS: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
     "machine": machine,
+    "packages": packages,
     "build": build,
     "library": library,
     "accelerate": accelerate,
@@ -378,7 +434,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=ROOT, help="the folder of both files")
     parser.add_argument("--parts", default=",".join(PARTS), help="which parts, by comma")
     parser.add_argument("--seconds", type=float, default=40, help="how long each benchmark measures, about")
-    parser.add_argument("--tests", nargs="*", default=["tests/python"], help="what pytest runs")
+    parser.add_argument("--tests", nargs="*", default=[ALL_TESTS], help="what pytest runs")
     parser.add_argument("--lightning", type=shlex.split, metavar="OPTIONS", help="of bench/lightning/bench.py")
     args = parser.parse_args(words)
     names = args.parts.split(",")

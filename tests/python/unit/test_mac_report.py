@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -61,6 +64,42 @@ def test_a_part_that_fails_leaves_the_others(tmp_path: Path, monkeypatch: pytest
     assert "test_sum" in (tmp_path / "mac-report.html").read_text()
 
 
+def test_a_crash_costs_the_tests_of_its_process_alone(tmp_path: Path) -> None:
+    crash, sound = tmp_path / "test_crash.py", tmp_path / "test_sound.py"
+    crash.write_text("import os\n\ndef test_first():\n    pass\n\ndef test_crash():\n    os.abort()\n")
+    sound.write_text("def test_sound():\n    pass\n")
+    status, parts = run(tmp_path, "--parts", "python", "--tests", str(crash), str(sound))
+    part = parts["python"]
+    assert status == 1 and part["result"] == "failed"
+    assert part["found"]["tests"] == 1 and part["found"]["failed"] == []
+    assert [(row["path"], "error" in row) for row in part["found"]["folders"]] == [
+        (str(crash), True),
+        (str(sound), False),
+    ]
+    assert str(crash) in part["error"] and "exit status -6" in part["error"]
+    # pytest's faulthandler says which test it was.
+    assert "in test_crash" in part["found"]["ended_early"][str(crash)]
+
+
+def test_all_tests_are_run_by_folder() -> None:
+    folders = mac_report.test_folders([mac_report.ALL_TESTS])
+    tests = set((ROOT / "tests" / "python").rglob("test_*.py"))
+    assert len(folders) > 5
+    assert {test for folder in folders for test in (ROOT / folder).rglob("test_*.py")} == tests
+    assert mac_report.test_folders(["tests/python/unit"]) == ["tests/python/unit"]
+
+
+def test_what_does_not_install_leaves_the_list_of_what_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "make").write_text("#!/bin/sh\necho 'ERROR: No matching distribution found for torch'\nexit 2\n")
+    (tmp_path / "make").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    status, parts = run(tmp_path, "--parts", "packages,build")
+    assert status == 1
+    why = "exit status 2: ERROR: No matching distribution found for torch"
+    assert [part["error"] for part in parts.values()] == [why, why]
+    assert any(line.startswith("pytest==") for line in parts["packages"]["found"]["installed"])
+
+
 def test_a_command_that_hangs_is_stopped_with_its_children() -> None:
     """It prints nothing, and its child holds the pipe."""
     hangs = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(600)'])"
@@ -83,6 +122,14 @@ def test_a_rehearsal_measures_small_shapes(tmp_path: Path, monkeypatch: pytest.M
     assert status == 0
     assert ("--quick" in models) == (sys.platform != "darwin")
     assert lightning[lightning.index("--suite") + 1] == ("all" if sys.platform == "darwin" else "quick")
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
+def test_nothing_that_may_fail_comes_before_the_report() -> None:
+    """Building and installing are parts of it, which say what went wrong."""
+    asked = subprocess.run(["make", "-n", "mac-report"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert "tools/mac_report.py" in asked
+    assert "cargo" not in asked and "torch" not in asked
 
 
 def test_unknown_parts_are_refused(tmp_path: Path) -> None:
