@@ -164,4 +164,24 @@ mod elsewhere {
 
     /// Nothing to do.
     pub fn yield_cores(_: &[Seat]) {}
+
+    #[cfg(all(test, target_os = "macos"))]
+    mod tests {
+        use super::Seat;
+
+        #[test]
+        fn a_thread_of_the_pool_has_the_class_user_initiated() {
+            let work = || {
+                Seat::default().take();
+                let (mut class, mut priority) = (libc::qos_class_t::QOS_CLASS_UNSPECIFIED, 0);
+                // SAFETY: the calling thread, and places for both answers.
+                let status = unsafe { libc::pthread_get_qos_class_np(libc::pthread_self(), &mut class, &mut priority) };
+                assert_eq!(
+                    (status, class as u32, priority),
+                    (0, libc::qos_class_t::QOS_CLASS_USER_INITIATED as u32, 0)
+                );
+            };
+            std::thread::spawn(work).join().unwrap();
+        }
+    }
 }

@@ -421,6 +421,35 @@ mod tests {
     }
 
     #[test]
+    fn names_have_at_most_31_bytes() {
+        // What macOS takes. Counters start again in each process.
+        let token = owner().unwrap();
+        assert_eq!(token.len(), TOKEN);
+        let longest = format!("{PREFIX}{token}-{:x}", (1u64 << 44) - 1);
+        assert_eq!(longest.len(), 31);
+        assert!(c_name(&longest).is_ok());
+        assert!(c_name(&format!("{longest}0")).is_err());
+    }
+
+    #[test]
+    fn a_segment_has_the_size_that_was_asked_for_where_the_system_rounds_it() {
+        let a = Segment::create(100).unwrap();
+        let name = a.lend().to_owned();
+        // As macOS does: whole pages.
+        let path = c_name(&name).unwrap();
+        // SAFETY: as in `open`.
+        let whole = Descriptor(unsafe { libc::shm_open(path.as_ptr(), libc::O_RDWR, 0 as libc::c_uint) });
+        // SAFETY: an open descriptor. On macOS, where a size is given once, this fails and nothing is left to do.
+        unsafe { libc::ftruncate(whole.0, 16 << 10) };
+        assert!(whole.size().unwrap() > 100 + HEADER);
+        let b = Segment::open(&name, 100).unwrap();
+        assert!(Segment::open(&name, 101).is_err());
+        drop(a);
+        drop(b);
+        assert!(!exists(&name));
+    }
+
+    #[test]
     fn names_and_sizes_are_checked() {
         assert!(Segment::open("/somebody-elses", 1).is_err());
         assert!(Segment::open("/lucid-../../etc", 1).is_err());
