@@ -62,6 +62,13 @@ HOURS = 3600.0
 # A test of so many seconds says where it is.
 HANGS = 900.0
 ALL_TESTS = "tests/python"
+# A list of more lines than these has a bar to scroll by.
+SCROLLED = 15
+
+IMPORT = """
+import json, lucid
+print(json.dumps({"lucid": lucid.__version__, "module": lucid._C.__file__, "gpu": str(lucid.device("gpu"))}))
+"""
 
 MEMORY = """
 import json, multiprocessing, os, sys
@@ -182,7 +189,7 @@ def machine(_: argparse.Namespace) -> dict[str, Any]:
     """The chip, macOS, and what compiles."""
     found: dict[str, Any] = {
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "macos": platform.mac_ver()[0],
+        "macos": platform.mac_ver()[0] or None,
         "python": sys.version,
         "page_bytes": os.sysconf("SC_PAGE_SIZE"),
         "cores": os.cpu_count(),
@@ -224,17 +231,18 @@ def library(_: argparse.Namespace) -> dict[str, Any]:
     module = ROOT / "py" / "lucid" / "_C.abi3.so"
     if not module.exists():
         raise Failed({"error": f"{module.name} is not built"})
-    code = "import lucid, json; print(json.dumps([lucid.__version__, lucid._C.__file__, str(lucid.device('gpu'))]))"
-    found: dict[str, Any] = {"imported": output(sys.executable, "-c", code)}
+    found: dict[str, Any] = {}
     if sys.platform == "darwin":
         found["loads"] = output("otool", "-L", str(module)).splitlines()
         found["run_paths"] = re.findall(r"path (\S+) \(offset", output("otool", "-l", str(module)))
         found["signature"] = output("codesign", "--display", "--verbose=2", str(module))
         found["quarantine"] = output("xattr", str(module))
     else:
-        found["loads"] = output("ldd", str(module)).splitlines()
-    if "Error" in found["imported"]:
-        raise Failed(found | {"error": "the extension is not imported"})
+        found["loads"] = [line.strip() for line in output("ldd", str(module)).splitlines()]
+    try:
+        found["imported"] = last_json(command(sys.executable, "-c", IMPORT, seconds=600)["text"])
+    except Failed as e:
+        raise Failed(e.found | found | {"error": f"the extension is not imported: {e}"}) from e
     return found
 
 
@@ -395,7 +403,11 @@ def page(report: dict[str, Any]) -> str:
                 head = "".join(f"<th>{html.escape(str(h))}</th>" for h in heads)
                 rows = "".join(f"<tr>{''.join(f'<td>{shown(v.get(h))}</td>' for h in heads)}</tr>" for v in value)
                 return f"<table><tr>{head}</tr>{rows}</table>"
+            if len(value) > SCROLLED and all(isinstance(v, str) for v in value):
+                return shown("\n".join(value))
             return "<br>".join(shown(v) for v in value)
+        if value is None:
+            return "–"
         if isinstance(value, float):
             return f"{value:.4g}"
         text = html.escape(str(value))
@@ -452,7 +464,7 @@ def main(words: list[str] | None = None) -> int:
         try:
             part = {"result": "ok", "found": PARTS[name](args)}
         except Failed as e:
-            part = {"result": "failed", "error": str(e), "found": e.found}
+            part = {"result": "failed", "error": str(e), "found": {k: v for k, v in e.found.items() if k != "error"}}
         except Exception as e:
             # A report with a hole says more than none.
             part = {"result": "failed", "error": f"{type(e).__name__}: {e}", "found": {}}

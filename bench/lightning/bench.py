@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Lightning Core's tables: lucid.lightning against PyTorch on the same device, in one run, with a control.
+"""Lightning Core's tables: lucid.lightning on a device against PyTorch on the CPU, in one run, with a control.
 
     python bench/lightning/bench.py --suite quick
     python bench/lightning/bench.py --suite all --out results
@@ -440,6 +440,9 @@ def main() -> int:
     result = {
         "suite": given.suite,
         "device": given.device,
+        # Where `auto` computes what is large.
+        "gpu": str(lucid.device("gpu")),
+        "peer": f"PyTorch {torch.__version__} on cpu",
         "threads": given.threads,
         "torch": torch.__version__,
         "lucid": lucid.__version__,

@@ -37,6 +37,11 @@ def test_parts_that_are_quick(tmp_path: Path) -> None:
     assert memory["parent_sees"] == 1000.0 and memory["loader_sum"] == 2016
     assert "out of memory" in memory["refused"] and memory["works_after"]
     assert ("limits" in memory) == lucid.mps.is_available()
+    assert parts["library"]["found"]["imported"] == {
+        "lucid": lucid.__version__,
+        "module": lucid._C.__file__,
+        "gpu": str(lucid.device("gpu")),
+    }
     assert tests["tests"] > 0 and tests["failed"] == []
     page = (tmp_path / "mac-report.html").read_text()
     assert all(f"id={name}" in page for name in parts)
@@ -79,6 +84,14 @@ def test_a_crash_costs_the_tests_of_its_process_alone(tmp_path: Path) -> None:
     assert str(crash) in part["error"] and "exit status -6" in part["error"]
     # pytest's faulthandler says which test it was.
     assert "in test_crash" in part["found"]["ended_early"][str(crash)]
+
+
+def test_an_extension_that_ends_the_process_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mac_report, "IMPORT", "import os; os.abort()")
+    status, parts = run(tmp_path, "--parts", "library")
+    assert status == 1
+    assert parts["library"]["error"].startswith("the extension is not imported: exit status -6")
+    assert parts["library"]["found"]["loads"]
 
 
 def test_all_tests_are_run_by_folder() -> None:
