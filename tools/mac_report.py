@@ -395,6 +395,9 @@ def page(report: dict[str, Any]) -> str:
 
     def shown(value: Any) -> str:
         if isinstance(value, dict):
+            parts = list(value.values())
+            if len(parts) > 1 and all(isinstance(v, dict) and list(v) == list(parts[0]) for v in parts):
+                return shown([{"": k} | v for k, v in value.items()])
             rows = "".join(f"<tr><th>{html.escape(str(k))}</th><td>{shown(v)}</td></tr>" for k, v in value.items())
             return f"<table>{rows}</table>"
         if isinstance(value, list):
@@ -405,11 +408,11 @@ def page(report: dict[str, Any]) -> str:
                 return f"<table><tr>{head}</tr>{rows}</table>"
             if len(value) > SCROLLED and all(isinstance(v, str) for v in value):
                 return shown("\n".join(value))
-            return "<br>".join(shown(v) for v in value)
+            return "<br>".join(shown(v) for v in value) or "none"
         if value is None:
             return "–"
         if isinstance(value, float):
-            return f"{value:.4g}"
+            return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
         text = html.escape(str(value))
         return f"<pre>{text}</pre>" if "\n" in text else text
 

@@ -145,6 +145,26 @@ def test_nothing_that_may_fail_comes_before_the_report() -> None:
     assert "cargo" not in asked and "torch" not in asked
 
 
+def test_the_page_shows_each_kind_of_value() -> None:
+    found = {
+        "macos": None,
+        "answers": {"first": {"answer": [], "ok": True}, "second": {"answer": "<-4>", "ok": None}},
+        "time_us": 61923.504,
+        "ratio": 0.0652778,
+        "installed": [f"package{i}==1.0" for i in range(mac_report.SCROLLED + 1)],
+    }
+    part = {"result": "failed", "error": "exit status 1: <why>", "found": found, "seconds": 2.5}
+    page = mac_report.page({"system": "Linux", "started": "now", "parts": {"one": part}})
+    assert "<title>Rehearsal on Linux</title>" in page and "<p class=bad>exit status 1: &lt;why&gt;</p>" in page
+    assert "<tr><th>macos</th><td>–</td></tr>" in page
+    # One table, whose rows are the answers.
+    assert "<tr><th></th><th>answer</th><th>ok</th></tr>" in page
+    assert "<tr><td>first</td><td>none</td><td>True</td></tr>" in page
+    assert "<tr><td>second</td><td>&lt;-4&gt;</td><td>–</td></tr>" in page
+    assert "<td>61,924</td>" in page and "<td>0.06528</td>" in page
+    assert "<pre>package0==1.0\n" in page
+
+
 def test_unknown_parts_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SystemExit):
         mac_report.main(["--out", str(tmp_path), "--parts", "machine,frobnicate"])
