@@ -1,7 +1,7 @@
 //! The text of a product inside of the kernel of a decoder's layer: a few rows with matrices, by the units of a GPU that multiply
 //! small matrices.
 //!
-//! Depends on `row_product`'s plan. A group takes 16 rows of the matrices, of which each of its warps sums some columns for all
+//! Depends on `row_product`'s plan and `layer_input_text`. A group takes 16 rows of the matrices, of which each of its warps sums some columns for all
 //! rows of `x`; `mma` is NVIDIA's product of 16 × 16 and 16 × 8, whose order of columns is as threads read them. Packed numbers
 //! q become `128 + q` (1024 in float16) by their bits alone, and the sum of `x` takes that off again. Invariant: sums are in
 //! float32, of each group of packed numbers apart.
@@ -11,7 +11,7 @@ use super::decode_kernels::gate_text;
 use super::row_product::{Form, Format, Plan, WARP};
 use std::fmt::Write;
 
-const WARPS: usize = GROUP / WARP;
+pub(super) const WARPS: usize = GROUP / WARP;
 /// Rows of matrices that a group takes.
 pub(super) const TILE: usize = 16;
 /// Bytes of `x` that a group holds at once.
@@ -23,16 +23,16 @@ const AHEAD: usize = 64;
 
 /// A stage's product, and how a group goes about it.
 pub(super) struct Product<'a> {
-    plan: &'a Plan,
+    pub(super) plan: &'a Plan,
     /// Columns that the four threads of a row take at once, all of one group of packed numbers.
-    unit: usize,
+    pub(super) unit: usize,
     /// Words of a row that a thread takes at once.
     words: usize,
     /// Turns that are read ahead, and turns in all.
     ahead: usize,
     turns: usize,
     /// Columns of `x` that a group holds at once.
-    span: usize,
+    pub(super) span: usize,
 }
 
 impl<'a> Product<'a> {
@@ -70,7 +70,7 @@ impl<'a> Product<'a> {
     }
 
     /// Elements of `x` from row to row.
-    fn stride(&self) -> usize {
+    pub(super) fn stride(&self) -> usize {
         self.span + PADDING
     }
 
@@ -79,7 +79,7 @@ impl<'a> Product<'a> {
         self.plan.rows * (self.stride() / 2 + self.sums())
     }
 
-    fn sums(&self) -> usize {
+    pub(super) fn sums(&self) -> usize {
         if self.is_packed() {
             self.span / self.unit
         } else {
@@ -87,12 +87,12 @@ impl<'a> Product<'a> {
         }
     }
 
-    fn is_packed(&self) -> bool {
+    pub(super) fn is_packed(&self) -> bool {
         matches!(self.plan.format, Format::Packed { .. })
     }
 
     /// Is all of `x` held at once, so that the next piece of work finds it?
-    fn holds_all(&self) -> bool {
+    pub(super) fn holds_all(&self) -> bool {
         self.span >= self.plan.columns
     }
 
@@ -214,178 +214,13 @@ float sa = (float)sa{j}, sb = (float)sb{j}, za = (float)ba{j} - {offset}.0f * sa
         text + "}\n}\n"
     }
 
-    /// How many chunks of 8 elements of a row of `x` each thread takes.
-    fn chunks(&self) -> usize {
-        (self.span.min(self.plan.columns) / 8).div_ceil(GROUP)
-    }
-
-    /// Are a thread's chunks of `x` few enough for registers?
-    fn is_short(&self) -> bool {
-        self.holds_all() && self.plan.rows * self.chunks() <= 8
-    }
-
-    /// Puts the chunk `v` of row `m`, of number `chunk` in the span, where the group's threads find it. `by` is the norm's.
-    fn put(&self, m: usize, v: &str, by: &str) -> String {
-        let Plan { kind, normed, .. } = self.plan;
-        let words = ["x", "y", "z", "w"];
-        let mut text = format!("{{ uint4 v = {v};\n");
-        // Rounded as the norm's result would be.
-        if *normed {
-            for w in words {
-                let half =
-                    |name: &str| format!("LUCID_{name}({kind}, v.{w}) * inv{m} * LUCID_{name}({kind}, {by}.{w})");
-                let _ = writeln!(text, "v.{w} = LUCID_PAIR({kind}, {}, {});", half("LOW"), half("HIGH"));
-            }
-        }
-        if self.is_packed() {
-            let sum = words.map(|w| format!("LUCID_LOW({kind}, v.{w}) + LUCID_HIGH({kind}, v.{w})"));
-            let lanes = self.unit / 8;
-            let _ = write!(
-                text,
-                "float sum = {};
-for (int o = {}; o > 0; o /= 2) sum += LUCID_SHUFFLE(sum, o);
-if (inside && chunk % {lanes} == 0) sums[{} + chunk / {lanes}] = sum;
-",
-                sum.join(" + "),
-                lanes / 2,
-                m * self.sums(),
-            );
-        }
-        // In the order in which packed numbers come out of their words.
-        let order = match self.plan.format {
-            Format::Dense => None,
-            Format::Packed { bits: 4, .. } => Some([("x", "z"), ("y", "w")]),
-            Format::Packed { .. } => Some([("x", "y"), ("z", "w")]),
-        };
-        if let Some(pairs) = order {
-            let words = pairs.map(|(a, b)| format!("v.{a} & 0xffffu | v.{b} << 16, v.{a} >> 16 | v.{b} & 0xffff0000u"));
-            let _ = writeln!(text, "v = {{{}}};", words.join(", "));
-        }
-        let _ = writeln!(text, "if (inside) ((uint4*)held)[{} + chunk] = v; }}", m * self.stride() / 8);
-        text
-    }
-
-    /// Of a register `v` of 8 elements the sum of squares.
-    fn squares(&self, v: &str) -> String {
-        let squares = ["x", "y", "z", "w"].map(|w| {
-            let half = |name: &str| format!("LUCID_{name}({}, {v}.{w})", self.plan.kind);
-            format!("{low} * {low} + {high} * {high}", low = half("LOW"), high = half("HIGH"))
-        });
-        squares.join(" + ")
-    }
-
-    /// Makes of the threads' sums of squares what the norm multiplies rows by.
-    fn norms(&self) -> String {
-        let Plan { rows, columns, .. } = self.plan;
-        let mut text = String::new();
-        for m in 0..*rows {
-            let _ = write!(
-                text,
-                "for (int o = 16; o > 0; o /= 2) inv{m} += LUCID_SHUFFLE(inv{m}, o);
-if (lane % 32 == 0) part[{at} + warp] = inv{m};
-",
-                at = m * WARPS,
-            );
-        }
-        text += "LUCID_BARRIER;\n";
-        for m in 0..*rows {
-            let parts: Vec<String> = (0..WARPS).map(|w| format!("part[{}]", m * WARPS + w)).collect();
-            let _ = writeln!(text, "inv{m} = 1.0f / sqrt(({}) / {columns}.0f + eps);", parts.join(" + "));
-        }
-        text
-    }
-
-    /// Whether a thread's chunk of number `turn` is there: `chunk` and `inside`.
-    fn place(&self, turn: &str) -> String {
-        let Plan { columns, .. } = self.plan;
-        let all = self.span.min(*columns) / 8;
-        format!(
-            "unsigned int chunk = {turn} * LUCID_GROUP + lane;
-bool inside = chunk < {all} && first + chunk * 8 < {columns};
-"
-        )
-    }
-
-    /// All of `x`, by registers: what is read before `ready` and what comes behind it.
-    fn short(&self) -> [String; 2] {
-        let Plan { rows, columns, normed, .. } = self.plan;
-        let (mut before, mut text) = (String::new(), String::new());
-        for turn in 0..self.chunks() {
-            let place = self.place(&turn.to_string());
-            if *normed {
-                let read = format!("{{ {place}if (inside) by{turn} = ((const uint4*)nw)[chunk]; }}\n");
-                before += &format!("uint4 by{turn} = {{0, 0, 0, 0}};\n{read}");
-            }
-            for m in 0..*rows {
-                let at = m * columns / 8;
-                let _ = writeln!(text, "uint4 v{m}_{turn} = {{0, 0, 0, 0}};");
-                let _ = writeln!(text, "{{ {place}if (inside) v{m}_{turn} = ((const uint4*)x)[{at} + chunk]; }}");
-            }
-        }
-        if *normed {
-            for m in 0..*rows {
-                let all: Vec<String> = (0..self.chunks()).map(|turn| self.squares(&format!("v{m}_{turn}"))).collect();
-                let _ = writeln!(text, "float inv{m} = {};", all.join(" + "));
-            }
-            text += &self.norms();
-        }
-        for turn in 0..self.chunks() {
-            let _ = write!(text, "{{ {}", self.place(&turn.to_string()));
-            for m in 0..*rows {
-                text += &self.put(m, &format!("v{m}_{turn}"), &format!("by{turn}"));
-            }
-            text += "}\n";
-        }
-        [before, text + "LUCID_BARRIER;\n"]
-    }
-
-    /// What the norm multiplies rows by, from memory.
-    fn long_norms(&self) -> String {
-        let Plan { rows, columns, .. } = self.plan;
-        let mut text = String::new();
-        for m in 0..*rows {
-            let _ = write!(
-                text,
-                "float inv{m} = 0.0f;
-for (unsigned int k = lane; k < {chunks}; k += LUCID_GROUP) {{
-uint4 v = ((const uint4*)x)[{base} + k];
-inv{m} += {};
-}}
-",
-                self.squares("v"),
-                chunks = columns / 8,
-                base = m * columns / 8,
-            );
-        }
-        text + &self.norms()
-    }
-
-    /// Puts columns of `x` from `first` on where the group's threads find them.
-    fn stage(&self) -> String {
-        let Plan { rows, columns, normed, .. } = self.plan;
-        let mut text =
-            format!("for (unsigned int turn = 0; turn < {}; turn++) {{\n{}", self.chunks(), self.place("turn"));
-        if *normed {
-            text += "uint4 by = {0, 0, 0, 0};\nif (inside) by = ((const uint4*)nw)[first / 8 + chunk];\n";
-        }
-        for m in 0..*rows {
-            let at = m * columns / 8;
-            let _ = writeln!(text, "uint4 v{m} = {{0, 0, 0, 0}};");
-            let _ = writeln!(text, "if (inside) v{m} = ((const uint4*)x)[{at} + first / 8 + chunk];");
-        }
-        for m in 0..*rows {
-            text += &self.put(m, &format!("v{m}"), "by");
-        }
-        text + "}\nLUCID_BARRIER;\n"
-    }
-
     /// The turns from `from` until `until`, of which the first are in registers.
     fn turned(&self, from: &str, until: &str) -> String {
         let is_one = self.turns <= self.ahead;
+        let unrolled = if self.turns <= 2 * self.ahead && self.holds_all() { "LUCID_UNROLL\n" } else { "" };
         let mut text = match is_one {
             true => "{ const unsigned int begin = 0;\n".into(),
             false => {
-                let unrolled = if self.turns <= 2 * self.ahead && self.holds_all() { "LUCID_UNROLL\n" } else { "" };
                 format!("{unrolled}for (unsigned int begin = {from}; begin < {until}; begin += {}) {{\n", self.ahead)
             }
         };
@@ -578,11 +413,10 @@ if (lane == 0) {{ LUCID_ADD_DONE(count + {number}, made); }}
             format!("float {name} = {}{bias};\n", terms.join(" + "))
         };
         // A store into the result of each matrix, by its number.
-        let each = |at: &str, of: &str| {
-            let all = sizes.iter().enumerate();
-            all.map(|(n, size)| format!("if (at_of == {n}) out{n}[m * {size} + {at}] = ({kind})({of});\n"))
-                .collect::<String>()
+        let into = |n: usize, at: &str, of: &str| {
+            format!("if (at_of == {n}) out{n}[m * {} + {at}] = ({kind})({of});\n", sizes[n])
         };
+        let each = |at: &str, of: &str| (0..sizes.len()).map(|n| into(n, at, of)).collect::<String>();
         match self.plan.after {
             Form::Product { added } => {
                 let more = if added { format!(" + (float)more[m * {} + at_a + p]", sizes[0]) } else { String::new() };

@@ -42,6 +42,7 @@ mod kernel_cache;
 mod kernel_error;
 pub mod kernel_name;
 mod kernel_text;
+mod layer_input_text;
 mod layer_kernel;
 mod layer_kernel_text;
 mod layer_product_text;
