@@ -13,6 +13,7 @@ from packaging import tags
 ROOT = Path(lucid.__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tools" / "cross"))
 
+import arm64  # noqa: E402
 import macho  # noqa: E402
 import parts  # noqa: E402
 
@@ -52,3 +53,10 @@ def test_mlx_asks_the_system_for_its_limits() -> None:
     held = {name for name in asked if f"\0{name}\0".encode() in library}
     # The others are CUDA's.
     assert held == {"device_name", "architecture", "memory_size"}
+
+
+def test_emulated_programs_find_the_libraries_without_cargo() -> None:
+    """The test programs of crates below `lucid` load MLX too, and have no run path."""
+    (folders,) = re.findall(r" -E LD_LIBRARY_PATH=(\S+)", arm64.RUNNER)
+    assert folders.split(":") == [str(parts.CROSS / "arm64" / name / "lib") for name in ("mlx", "openblas")]
+    assert arm64.environment()["LUCID_TEST_RUNNER"] == arm64.RUNNER
