@@ -1,4 +1,4 @@
-//! A decoder's layer for one more token of a few texts, in one launch on NVIDIA GPUs: what lies between two points where all of
+//! A decoder's layer for one more token of a few texts, in one launch on NVIDIA GPUs: what is between two points where all of
 //! a row is needed is a stage, and stages follow one another inside of the kernel, whose groups read the next matrices while
 //! they wait.
 //!

@@ -222,7 +222,11 @@ if (t == at) {{\n{fresh}}} else if (first > low && t < high) {{\n{held}}}
         false => format!("{name}{e}"),
         true => {
             let word = ["x", "y", "z", "w"][e / 2];
-            let bits = if e % 2 == 0 { format!("{name}.{word} << 16") } else { format!("{name}.{word} & 0xffff0000u") };
+            let bits = if e.is_multiple_of(2) {
+                format!("{name}.{word} << 16")
+            } else {
+                format!("{name}.{word} & 0xffff0000u")
+            };
             format!("LUCID_AS_FLOAT({bits})")
         }
     };

@@ -62,7 +62,7 @@ pub(super) fn order(op: &OrderOp, x: &GpuArray, out: &[Meta]) -> Made<Results<Gp
         OrderOp::TopK { k, largest, .. } => ranked(largest, 0..k)?,
         OrderOp::KthValue { k, .. } => ranked(false, k - 1..k)?,
         OrderOp::Median { .. } | OrderOp::NanMedian { .. } if !x.element().is_float() => {
-            ranked(false, (n - 1) / 2..(n + 1) / 2)?
+            ranked(false, (n - 1) / 2..n.div_ceil(2))?
         }
         OrderOp::Median { .. } => known(sort::middle(x, &sorted(false)?, axis, false)?)?,
         OrderOp::NanMedian { .. } => known(sort::middle(x, &sorted(false)?, axis, true)?)?,

@@ -11,6 +11,7 @@ use super::kernel_error::Made;
 use super::lower::Origin;
 use super::value::Value;
 use mlx_ffi::{ops, Array, Dtype};
+use smallvec::SmallVec;
 
 /// Memory, and a result of the kernel that wrote it last.
 #[derive(Clone)]
@@ -47,8 +48,8 @@ pub(super) fn both(buffers: [&GpuArray; 2], counts: usize, tokens: usize) -> Mad
         return Ok(None);
     }
     let shape = [super::convert::int(counts + 2)?];
-    let mut known = vec![0u32; counts];
-    known.extend([tokens as u32, buffers[0].shape()[2] as u32]);
+    let behind = [tokens as u32, buffers[0].shape()[2] as u32];
+    let known: SmallVec<[u32; 64]> = std::iter::repeat_n(0, counts).chain(behind).collect();
     let by = ops::add(&Array::from_slice(&known, &shape)?, &ops::zeros(&shape, Dtype::Uint32)?)?;
     let own = |buffer: &GpuArray| -> Made<Written> {
         let was = buffer.value()?.logical()?.into_owned();

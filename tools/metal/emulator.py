@@ -37,7 +37,7 @@ SIZES = {
 }
 SIZES |= {"float32": 4, "uint64": 8, "int64": 8, "float64": 8, "complex64": 8}
 READ_ONLY, READ_WRITE, SHARED_KIND = 0, 1, 2
-# What a kernel's body says of memory that the engine hands over only where it is so aligned, and of inputs that it writes.
+# What a kernel's body says of memory that the engine hands over only where it is so aligned, and of inputs it writes.
 ALIGNED_INPUTS, ALIGNED = r"^// aligned to 16 bytes: (.+)$", 16
 IN_PLACE = r"^// written in place: (.+)$"
 # Around each buffer; an index that is off by less is told with the buffer's name.

@@ -74,8 +74,8 @@ def agree(language: str, model: llm.CausalLM, dtype: str, texts: int) -> list[st
     ],
 )  # fmt: skip
 def test_layers(language: str, dtype: str, bits: int, texts: int) -> None:
-    """On CUDA one launch, on Metal one for each point where all of a row is needed; nine texts are more than a launch of
-    products takes."""
+    """On CUDA one launch, on Metal one for each point where all of a row is needed; nine texts are more than a launch
+    of products takes."""
     seen = set(agree(language, made(bits, getattr(lucid, dtype)), dtype, texts))
     if texts > 8:
         want = KERNELS - {"row_product"}
@@ -87,8 +87,8 @@ def test_layers(language: str, dtype: str, bits: int, texts: int) -> None:
 
 @lucid.no_grad()
 def test_caches() -> None:
-    """Keys and values are written in place, and yet nobody sees them change: neither a copy of a cache, which goes its own way,
-    nor a view of before, nor a cache that is read between tokens."""
+    """Keys and values are written in place, and yet nobody sees them change: neither a copy of a cache, which goes its
+    own way, nor what was read before, nor a cache that is read between tokens."""
     model = made(4, lucid.bfloat16, num_hidden_layers=1)
 
     def token(number: int) -> lucid.Tensor:
