@@ -20,7 +20,7 @@ macro_rules! kernel_names {
             /// How many groups are to run on one processor of a GPU at once, as far as its registers decide that.
             pub(super) const fn groups_at_once(self) -> usize {
                 match self {
-                    KernelName::DecoderLayer => 2,
+                    Self::DecoderLayer => 2,
                     _ => 1,
                 }
             }

@@ -12,17 +12,17 @@ use super::convert::int;
 use super::custom_kernel::{self, GROUP};
 use super::decode_kernels::Sizes;
 use super::decoder_layer::DecoderLayer;
-use super::emulator::Language;
+use super::emulator::{self, Language};
 use super::kernel_error::Made;
 use super::layer_kernel_text::{scratch, text};
 use super::layer_product_text::Product;
 use super::row_product::{self, After, Plan, Rows};
 use super::written::{self, Written};
-use mlx_ffi::{Array, Dtype};
+use mlx_ffi::{device, Array, Dtype};
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Elements of a head that a thread takes.
 pub(super) const EACH: usize = 8;
@@ -155,11 +155,22 @@ pub(super) struct Token<'a> {
     pub at: usize,
 }
 
+/// Has the GPU units that multiply matrices of bfloat16 numbers?
+fn multiplies_matrices() -> bool {
+    static HERE: OnceLock<bool> = OnceLock::new();
+    let known = || device::info().ok().and_then(|info| info.compute_capability).is_some_and(|(major, _)| major >= 8);
+    emulator::language().is_some() || *HERE.get_or_init(known)
+}
+
 /// The plan of a layer's launch; `None` where there is none.
 fn plan(of: Rows, layer: &DecoderLayer<'_>, kind: &'static str, token: &Token<'_>) -> Made<Option<LayerPlan>> {
     let [heads, kv_heads, head] = layer.heads;
     let sizes = Sizes { batch: of.rows, heads, kv_heads, head, count: 1, room: token.buffers[0].shape()[2] };
-    if custom_kernel::language() != Some(Language::Cuda) || !sizes.fit() || !heads.is_multiple_of(kv_heads) {
+    let able = custom_kernel::language() == Some(Language::Cuda) && multiplies_matrices();
+    // What is recorded is new memory: embeddings, or a layer's result.
+    let able = able && (!token.x.is_evaluated() || row_product::aligned(token.x)?);
+    let able = able && row_product::aligned(token.norms[0])? && row_product::aligned(token.norms[1])?;
+    if !able || !sizes.fit() || !heads.is_multiple_of(kv_heads) {
         return Ok(None);
     }
     let rotation = After::Rotated { head, cos: token.angles[0], sin: token.angles[1] };

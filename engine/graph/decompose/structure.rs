@@ -250,7 +250,7 @@ pub(super) fn order(op: &OrderOp, x: &Tensor) -> Result<Option<Vec<Tensor>>> {
         OrderOp::TopK { axis, k, largest } => Some(ranked(x, axis, largest, 0..k)?),
         OrderOp::KthValue { axis, k, .. } => Some(ranked(x, axis, false, k - 1..k)?),
         OrderOp::Median { axis, .. } | OrderOp::NanMedian { axis, .. } => {
-            Some(ranked(x, axis, false, (n - 1) / 2..(n + 1) / 2)?)
+            Some(ranked(x, axis, false, (n - 1) / 2..n.div_ceil(2))?)
         }
         OrderOp::Max { axis, .. } => extremum(&ReduceOp::ArgMax, axis)?,
         OrderOp::Min { axis, .. } => extremum(&ReduceOp::ArgMin, axis)?,
