@@ -7,6 +7,7 @@ use super::node::{Ctx, Edge, Kind, Node};
 use super::record::{edge_of, requires_grad};
 use crate::dispatch::Prim;
 use crate::ops::contract::ContractOp;
+use crate::ops::schema::{Saves, Schema};
 use crate::ops::OpRow;
 use crate::{Error, Result, Tensor};
 use std::any::Any;
@@ -133,9 +134,11 @@ impl GraphNode {
             if name == "result" && self.0.told.get().is_some() && (has_output || freed) {
                 return Ctx::new(&self.0, &[], None).out().map(Some).map(Some);
             }
-            // A primitive may call another one of one tensor in its place: a square for a power.
+            // A primitive may call another one of one tensor in its place: a square for a power. One that keeps indices kept
+            // no tensor: the median of all elements is made of others.
             let row = crate::ops::schemas().find(|row| row.name == self.0.op());
-            if name == "self" && self.0.metas.len() == 1 && row.is_some_and(|row| row.primitive) {
+            let keeps = |row: &Schema| row.primitive && row.saves != Saves::Indices;
+            if name == "self" && self.0.metas.len() == 1 && row.is_some_and(keeps) {
                 if let Some(found) = self.0.saved(0)? {
                     return Ok(Some(Some(found)));
                 }
