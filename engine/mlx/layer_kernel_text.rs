@@ -192,7 +192,13 @@ bool whole = false;
     };
     let held = format!("{}{}", read("keys", "key", false), read("values", "value", false));
     let fresh = format!("{}{}", read("new_keys", "key", true), read("new_values", "value", true));
-    let _ = write!(text, "unsigned int t = low + own;\nif (t < high && t < at) {{\n{held}}}\n{ready}if (lane == 0) next = LUCID_TAKE(count);\n");
+    let _ = write!(
+        text,
+        "unsigned int t = low + own;
+if (t < high && t < at) {{\n{held}}}
+{ready}if (lane == 0) next = LUCID_TAKE(count);
+"
+    );
     // ---- the new key and value go where the next token finds them
     let _ = write!(
         text,

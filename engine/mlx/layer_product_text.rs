@@ -1,10 +1,10 @@
 //! The text of a product inside of the kernel of a decoder's layer: a few rows with matrices, by the units of a GPU that multiply
 //! small matrices.
 //!
-//! Depends on `row_product`'s plan and `layer_input_text`. A group takes 16 rows of the matrices, of which each of its warps sums some columns for all
-//! rows of `x`; `mma` is NVIDIA's product of 16 × 16 and 16 × 8, whose order of columns is as threads read them. Packed numbers
-//! q become `128 + q` (1024 in float16) by their bits alone, and the sum of `x` takes that off again. Invariant: sums are in
-//! float32, of each group of packed numbers apart.
+//! Depends on `row_product`'s plan and `layer_input_text`. A group takes 16 rows of the matrices, of which each of its warps sums
+//! some columns for all rows of `x`; `mma` is NVIDIA's product of 16 × 16 and 16 × 8, whose order of columns is as threads
+//! read them. Packed numbers q become `128 + q` (1024 in float16) by their bits alone, and the sum of `x` takes that off again.
+//! Invariant: sums are in float32, of each group of packed numbers apart.
 
 use super::custom_kernel::GROUP;
 use super::decode_kernels::gate_text;
@@ -215,7 +215,7 @@ float sa = (float)sa{j}, sb = (float)sb{j}, za = (float)ba{j} - {offset}.0f * sa
     }
 
     /// The turns from `from` until `until`, of which the first are in registers.
-    fn turned(&self, from: &str, until: &str) -> String {
+    fn looped(&self, from: &str, until: &str) -> String {
         let is_one = self.turns <= self.ahead;
         let unrolled = if self.turns <= 2 * self.ahead && self.holds_all() { "LUCID_UNROLL\n" } else { "" };
         let mut text = match is_one {
@@ -272,14 +272,14 @@ float sa = (float)sa{j}, sb = (float)sb{j}, za = (float)ba{j} - {offset}.0f * sa
             (true, _) => {
                 let [before, behind] = self.short();
                 text += &[all, "{\n", &before, ready, taken, &behind, "}\n"].concat();
-                self.turned("0", &self.turns.to_string())
+                self.looped("0", &self.turns.to_string())
             }
             (false, holds_all) => {
                 let norms = if *normed { self.long_norms() } else { String::new() };
                 text += &[ready, taken, &norms].concat();
                 if holds_all {
                     text += &[all, &self.stage()].concat();
-                    self.turned("0", &self.turns.to_string())
+                    self.looped("0", &self.turns.to_string())
                 } else {
                     format!(
                         "for (unsigned int first = 0; first < {columns}; first += {span}) {{
@@ -292,7 +292,7 @@ if (first > 0) {{ LUCID_BARRIER; }}
                         step = WARPS * self.unit,
                         by = self.span / (WARPS * self.unit),
                         all = self.turns,
-                        inner = self.turned("from", "until"),
+                        inner = self.looped("from", "until"),
                     )
                 }
             }

@@ -85,6 +85,13 @@ def test_layers(language: str, dtype: str, bits: int, texts: int) -> None:
     assert seen >= want
 
 
+@pytest.mark.parametrize(("bits", "texts", "inner"), [(4, 8, 2304), (0, 3, 4608)])
+def test_wide_layers(bits: int, texts: int, inner: int) -> None:
+    """Rows that a group cannot hold whole, and rows that registers cannot."""
+    model = made(bits, lucid.bfloat16, num_hidden_layers=1, intermediate_size=inner)
+    assert "decoder_layer" in agree("cuda", model, "bfloat16", texts)
+
+
 @lucid.no_grad()
 def test_caches() -> None:
     """Keys and values are written in place, and yet nobody sees them change: neither a copy of a cache, which goes its
