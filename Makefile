@@ -57,7 +57,7 @@ $(VENV)/.made:
 
 $(VENV)/.tools: $(VENV)/.made Makefile
 	$(PIP) maturin==1.16.0 "mlx$(MLX_EXTRA)==$(MLX_VERSION)" $(OPENBLAS_WHEEL) numpy==2.4.6 ruff==0.17.6 mypy==2.4.1 \
-		pytest==9.2.0 hypothesis==6.170.15
+		pytest==9.2.0 pytest-xdist==3.8.0 hypothesis==6.170.15
 	touch $@
 
 # The digits that the examples learn, progress bars, pictures, and what TensorBoard reads.

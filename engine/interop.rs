@@ -8,6 +8,7 @@ use crate::shape::{numel, Layout, Shape, Strides};
 use crate::{dispatch, DType, Device, Error, Result, Scalar, Tensor};
 use lucid_cpu::{CpuArray, Foreign, Owner};
 use lucid_ir::backend::Exposed;
+use lucid_ir::ops::binary::BinaryOp;
 
 /// A tensor's elements in the memory of this process.
 pub struct Export {
@@ -156,6 +157,23 @@ impl Tensor {
             })?;
         }
         self.storage().resize(bytes)
+    }
+
+    /// Writes the sum, difference, product or quotient of `a` and `b` over this tensor's elements in one pass, without memory for
+    /// a result. False, and nothing written, unless all are row-major float32 of one shape on the CPU that no tape or graph
+    /// follows, and the memory is no operand's.
+    ///
+    /// # Errors
+    /// [`Error::Runtime`] where the memory is read-only.
+    #[doc(hidden)]
+    pub fn arithmetic_into(&self, op: &BinaryOp, a: &Tensor, b: &Tensor) -> Result<bool> {
+        if crate::graph::recording() || [self, a, b].iter().any(|t| crate::autograd::is_followed(t)) {
+            return Ok(false);
+        }
+        match [a, b, self].map(dispatch::cpu_array) {
+            [Some(a), Some(b), Some(out)] => lucid_cpu::arithmetic_into(op, a, b, out),
+            _ => Ok(false),
+        }
     }
 
     /// Does this tensor alone show its storage?

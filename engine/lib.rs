@@ -179,6 +179,8 @@ pub use lucid_core::{
 pub use lucid_cpu::{Foreign, Owner};
 pub use lucid_ir::backend::MemoryStats;
 #[doc(hidden)]
+pub use lucid_ir::ops::binary::BinaryOp;
+#[doc(hidden)]
 pub use lucid_ir::{
     binary_ops, communication_ops, compare_ops, contract_ops, conv_ops, create_ops, decomposition_ops, fft_ops,
     index_ops, linalg_ops, loss_ops, nn_ops, norm_ops, order_ops, pool_ops, quantize_ops, quantized_ops, random_ops,

@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
-"""Lightning Core's tables: lucid.lightning on a device against PyTorch on the CPU, in one run, with a control.
+"""Lightning Core's tables: lucid.lightning on a device against PyTorch on the same, in one run, with a control.
 
     python bench/lightning/bench.py --suite quick
     python bench/lightning/bench.py --suite all --out results
+    python bench/lightning/bench.py --suite all --device cuda --out results
 
 Suites: kernel (attention, convolution, GEMM), pipeline (FFN, LN -> projection, conv -> attention), ml (linear, matrix
 sub, vector add), sweep (large GEMM in three tuning modes), overhead (direct calls against `lc.api`), quick (a row of
 each family), ai (kernel, pipeline and overhead), dl (sweep), all. All variants of all rows take turns. `ratio` is
 PyTorch's median over the better of ours; `control` is a second PyTorch over the first, and says how far from 1 a ratio
-may be by chance. `cv` is the coefficient of variation of our medians over --repeats runs of the whole; a suite of more
-than --gate percent is said not to be stable, and with --strict ends in an error.
+may be by chance. On the CPU PyTorch starts from tensors; on a GPU both sides start from arrays in the host's memory and
+end there, uploads and downloads included, since that is what a call of Lightning Core does. `cv` is the coefficient of
+variation of our medians over --repeats runs of the whole; a suite of more than --gate percent is said not to be stable,
+and with --strict ends in an error.
 """
 
 from __future__ import annotations
@@ -45,6 +48,25 @@ def rand(*shape: int) -> np.ndarray:
     return np.zeros(shape, np.float32) if LISTING else RNG.random(shape, np.float32)
 
 
+#: Where PyTorch computes, which main() sets.
+PEER = "cpu"
+
+
+def peer(work: Callable[..., torch.Tensor], *arrays: np.ndarray) -> Callable[[], Any]:
+    """PyTorch's side of a row, from arrays: on a GPU they go there and the result comes back, as in a call of ours."""
+    tensors = [torch.from_numpy(x) for x in arrays]
+    if PEER == "cpu":
+        return lambda: work(*tensors)
+    return lambda: work(*(t.to(PEER) for t in tensors)).cpu()
+
+
+def peer_device(device: str) -> str:
+    """PyTorch's device that is the one named, or the CPU where it has none."""
+    if device in ("cuda", "gpu") and torch.cuda.is_available():
+        return "cuda"
+    return "mps" if device in ("metal", "gpu") and torch.backends.mps.is_available() else "cpu"
+
+
 @dataclass
 class Row:
     """A row of a table: what ours does, what the integrated API does, and what PyTorch does."""
@@ -65,28 +87,27 @@ class Row:
 def attention_row(suite: str, seq: int, dim: int, device: str) -> Row:
     q, k, v = (rand(seq * dim) for _ in range(3))
     out = np.empty(seq * dim, np.float32)
-    tq, tk, tv = (torch.from_numpy(x.reshape(1, 1, seq, dim)) for x in (q, k, v))
+    matrices = (x.reshape(1, 1, seq, dim) for x in (q, k, v))
     return Row(
         suite,
         "attention",
         f"seq={seq},dim={dim}",
         lambda: lc.attention_forward(q, k, v, seq, dim, False, device),
         lambda: lc.api.attention_into(q, k, v, out, seq, dim, False, device),
-        lambda: F.scaled_dot_product_attention(tq, tk, tv),
+        peer(F.scaled_dot_product_attention, *matrices),
     )
 
 
 def conv_row(suite: str, n: int, c: int, size: int, device: str) -> Row:
     x, w, b = rand(n, c, size, size), rand(16, c, 3, 3), rand(16)
     out = np.empty((n, 16, size, size), np.float32)
-    tx, tw, tb = map(torch.from_numpy, (x, w, b))
     return Row(
         suite,
         "conv",
         f"{n}x{c}x{size}x{size}->16,k=3",
         lambda: lc.lightning_conv_relu_nchw(x, w, b, 1, 1, 1, 1, device),
         lambda: lc.api.conv_relu_nchw_into(x, w, b, out, 1, 1, 1, 1, device),
-        lambda: F.relu(F.conv2d(tx, tw, tb, padding=1)),
+        peer(lambda x, w, b: F.relu(F.conv2d(x, w, b, padding=1)), x, w, b),
     )
 
 
@@ -94,14 +115,13 @@ def gemm_row(suite: str, family: str, m: int, k: int, n: int, device: str) -> Ro
     a, b = rand(m, k), rand(k, n)
     out, other = np.empty((m, n), np.float32), np.empty((m, n), np.float32)
     session = lc.MatMulMetalResidentSession(m, k, n, device)
-    ta, tb = map(torch.from_numpy, (a, b))
     return Row(
         suite,
         family,
         f"{m}x{k}x{n}",
         lambda: session.run_batch_sync_into(a, b, out, 1),
         lambda: lc.lightning_matmul_into(a, b, other, device),
-        lambda: ta @ tb,
+        peer(torch.matmul, a, b),
     )
 
 
@@ -131,10 +151,9 @@ def ffn_row(batch: int, width: int, inner: int, device: str) -> Row:
     g.add_node("gelu", ["q"], ["r"])
     g.add_node("matmul", ["r", "w2"], ["s"])
     g.add_node("bias_add", ["s", "b2"], ["out"])
-    theirs = torch.nn.Sequential(torch.nn.Linear(width, inner), torch.nn.GELU(), torch.nn.Linear(inner, width))
-    tx = torch.from_numpy(x)
+    theirs = torch.nn.Sequential(torch.nn.Linear(width, inner), torch.nn.GELU(), torch.nn.Linear(inner, width)).to(PEER)
     shape = f"batch={batch},d={width},ff={inner}"
-    return Row("pipeline", "ffn", shape, graph_call(g, x, device), lambda: model(x), lambda: theirs(tx))
+    return Row("pipeline", "ffn", shape, graph_call(g, x, device), lambda: model(x), peer(theirs, x))
 
 
 def norm_row(batch: int, width: int, outer: int, device: str) -> Row:
@@ -150,20 +169,18 @@ def norm_row(batch: int, width: int, outer: int, device: str) -> Row:
     g.add_node("layer_norm", ["x", "weight", "bias"], ["n"])
     g.add_node("matmul", ["n", "w"], ["p"])
     g.add_node("bias_add", ["p", "b"], ["out"])
-    theirs = torch.nn.Sequential(torch.nn.LayerNorm(width), torch.nn.Linear(width, outer))
-    tx = torch.from_numpy(x)
+    theirs = torch.nn.Sequential(torch.nn.LayerNorm(width), torch.nn.Linear(width, outer)).to(PEER)
     shape = f"batch={batch},d={width},out={outer}"
-    return Row("pipeline", "ln->proj", shape, graph_call(g, x, device), lambda: model(x), lambda: theirs(tx))
+    return Row("pipeline", "ln->proj", shape, graph_call(g, x, device), lambda: model(x), peer(theirs, x))
 
 
 def conv_attention_row(suite: str, seq: int, dim: int, device: str) -> Row:
     x, w, b = rand(1, 3, 8, 8), rand(16, 3, 3, 3), rand(16)
     out = np.empty(seq * dim, np.float32)
-    tx, tw, tb = map(torch.from_numpy, (x, w, b))
     need = seq * dim
 
-    def theirs() -> Any:
-        flat = F.relu(F.conv2d(tx, tw, tb, padding=1)).reshape(-1)
+    def theirs(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        flat = F.relu(F.conv2d(x, w, b, padding=1)).reshape(-1)
         flat = flat.repeat(-(-3 * need // flat.numel()))
         q, k, v = (flat[i * need : (i + 1) * need].reshape(1, 1, seq, dim) for i in range(3))
         return F.scaled_dot_product_attention(q, k, v)
@@ -174,7 +191,7 @@ def conv_attention_row(suite: str, seq: int, dim: int, device: str) -> Row:
         f"1x3x8x8->16,k=3;seq={seq},dim={dim}",
         lambda: lc.lightning_conv_attention_torchstrong_nchw_into(x, w, b, out, seq, dim, 1, 1, 1, 1, device),
         lambda: lc.api.conv_attention_torchstrong_nchw(x, w, b, seq, dim, 1, 1, 1, 1, device, "graph"),
-        theirs,
+        peer(theirs, x, w, b),
     )
 
 
@@ -189,28 +206,26 @@ def sub_row(rows: int, cols: int, device: str) -> Row:
     out = np.empty_like(a)
     session = lc.MatrixElemwiseMetalResidentSession(rows, cols, device)
     session.sub_start_into(a, b, out)
-    ta, tb = (torch.from_numpy(x.reshape(rows, cols)) for x in (a, b))
     return Row(
         "ml",
         "matrix sub",
         f"{rows}x{cols}",
         lambda: session.sub_run_into(a, b, out),
         lambda: lc.matrix_sub(a, b, rows, cols, device),
-        lambda: ta - tb,
+        peer(torch.sub, a.reshape(rows, cols), b.reshape(rows, cols)),
     )
 
 
 def add_row(n: int, device: str) -> Row:
     a, b = rand(n), rand(n)
     out = np.empty_like(a)
-    ta, tb = map(torch.from_numpy, (a, b))
     return Row(
         "ml",
         "vector add",
         f"n={n}",
         lambda: lc.vector_add_into(a, b, out, device),
         lambda: lc.vector_add(a, b, device),
-        lambda: ta + tb,
+        peer(torch.add, a, b),
     )
 
 
@@ -390,7 +405,7 @@ def markdown(result: dict[str, Any]) -> str:
     found = result["stability"]
     said = "not repeated" if found["stable"] is None else ("stable" if found["stable"] else "not stable")
     return (
-        f"{result['device']}, {result['threads']} thread(s), PyTorch {result['torch']}, Lucid {result['lucid']}, load "
+        f"{result['device']}, {result['threads']} thread(s), {result['peer']}, Lucid {result['lucid']}, load "
         f"{result['load']}. {len(compared) - len(lost)} of {len(compared)} rows at least as fast as PyTorch. The run "
         f"is {said}: coefficient of variation {cell(found['cv_pct'], '.1f') or 'unknown'} %, gate "
         f"{found['gate_pct']:g} %.\n\n"
@@ -414,7 +429,7 @@ def write(result: dict[str, Any], folder: Path, name: str) -> list[Path]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--suite", choices=SUITES, default="quick")
-    parser.add_argument("--device", default="cpu", help="cpu, metal, cuda or auto; PyTorch's side is on the CPU")
+    parser.add_argument("--device", default="cpu", help="cpu, metal, cuda or auto; PyTorch's too, where it has it")
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--repeats", type=int, default=int(os.environ.get("LC_BENCH_TIMING_RUNS", "3")))
     parser.add_argument("--threads", type=int, default=1)
@@ -425,6 +440,8 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON object too")
     parser.add_argument("--list", action="store_true", help="print the rows and end")
     given = parser.parse_args()
+    global PEER
+    PEER = peer_device(given.device)
     torch.set_num_threads(given.threads)
     lucid.set_num_threads(given.threads)
     with tempfile.TemporaryDirectory() as caches:
@@ -442,7 +459,7 @@ def main() -> int:
         "device": given.device,
         # Where `auto` computes what is large.
         "gpu": str(lucid.device("gpu")),
-        "peer": f"PyTorch {torch.__version__} on cpu",
+        "peer": f"PyTorch {torch.__version__} on {PEER}",
         "threads": given.threads,
         "torch": torch.__version__,
         "lucid": lucid.__version__,

@@ -456,6 +456,15 @@ pub fn few(op: &BinaryOp, a: &CpuArray, b: &CpuArray) -> Option<Result<CpuArray>
     }
 }
 
+/// Sums, differences, products and quotients of float32, written to the elements of `out`; false, and nothing written, where the
+/// op is another, unless all three are row-major and of one shape and `out`'s memory is no operand's.
+///
+/// # Errors
+/// `RuntimeError` where `out` is read-only.
+pub fn arithmetic_into(op: &BinaryOp, a: &CpuArray, b: &CpuArray, out: &CpuArray) -> Result<bool> {
+    arith(op).map_or(Ok(false), |op| loops::into(op, a, b, out, GRAIN))
+}
+
 /// The kernels of the `binary` family; the result may be written over `a`, row-major and of its shape and dtype.
 pub fn binary(op: &BinaryOp, a: &CpuArray, b: &CpuArray, out: &Meta, over: bool) -> Result<CpuArray> {
     match arith(op) {

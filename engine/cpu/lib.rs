@@ -55,7 +55,7 @@ pub(crate) mod tests;
 use crate::fallible::kernel;
 use crate::shape::{Axes, Layout, Shape, Strides};
 pub use blas::prepare as prepare_blas;
-pub use elementwise::few;
+pub use elementwise::{arithmetic_into, few};
 use lucid_ir::backend::{Array, Backend, Exposed, MemoryStats, Results};
 use lucid_ir::fused::{ElementOp, FusedKernel};
 use lucid_ir::ops::binary::BinaryOp;

@@ -10,12 +10,13 @@ use crate::args::{kinds, required, Arg, At};
 use crate::tensor::{wrap, PyTensor};
 use crate::{engine_call, errors};
 use lucid::interop::Export;
-use lucid::{DType, Foreign, Owner, Tensor};
+use lucid::{BinaryOp, DType, Foreign, Owner, Tensor};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyMemoryView};
+use pyo3::types::{PyCapsule, PyMemoryView, PyTuple, PyType};
+use smallvec::SmallVec;
 use std::ffi::{c_void, CStr};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
@@ -55,6 +56,90 @@ fn _show_buffer<'py>(
     // has the view to release it. The bytes are those that the exporter described.
     let memory = unsafe { Foreign::new(start, bytes - offset, writable, owner) };
     wrap(py, engine_call::quick(py, || Tensor::from_foreign(memory, &shape, &strides, dtype))?)
+}
+
+/// Tensors that show float32 arrays which have elements and can be written to: as they are, or in `shape` where that is given
+/// and they are row-major with as many elements. `None` where one is none of `class`, NumPy's array, or another array.
+#[pyfunction]
+#[pyo3(signature = (class, arrays, shape = None))]
+fn _show_float32<'py>(
+    class: &Bound<'py, PyType>,
+    arrays: &Bound<'py, PyTuple>,
+    shape: Option<Vec<usize>>,
+) -> PyResult<Option<Vec<Bound<'py, PyAny>>>> {
+    let shown = arrays.iter().map(|x| match x.get_type().is(class) {
+        true => show_float32(&x, shape.as_deref())?.map(|t| wrap(x.py(), t)).transpose(),
+        false => Ok(None),
+    });
+    shown.collect()
+}
+
+/// One of [`_show_float32`].
+fn show_float32(array: &Bound<'_, PyAny>, shape: Option<&[usize]>) -> PyResult<Option<Tensor>> {
+    const SIZE: usize = size_of::<f32>();
+    let py = array.py();
+    // An array of dates, say, has no buffer to show.
+    let Ok(buffer) = PyUntypedBuffer::get(array) else { return Ok(None) };
+    let (count, start) = (buffer.item_count(), buffer.buf_ptr().cast::<u8>());
+    let float32 = buffer.format().to_bytes() == b"f" && start.addr() % SIZE == 0;
+    if !float32 || buffer.readonly() || count == 0 || buffer.suboffsets().is_some() {
+        return Ok(None);
+    }
+    let (own, mut strides) = (SmallVec::<[usize; 6]>::from_slice(buffer.shape()), SmallVec::<[usize; 6]>::new());
+    for &stride in buffer.strides() {
+        match usize::try_from(stride) {
+            Ok(stride) if stride % SIZE == 0 => strides.push(stride / SIZE),
+            _ => return Ok(None),
+        }
+    }
+    let shape = shape.unwrap_or(&own);
+    if *shape != *own {
+        let wanted = shape.iter().try_fold(1usize, |product, &n| product.checked_mul(n));
+        if wanted != Some(count) || !buffer.is_c_contiguous() {
+            return Ok(None);
+        }
+        strides = lucid::shape::contiguous_strides(shape).as_slice().into();
+    }
+    buffer.release(py);
+    let last = shape.iter().zip(&strides).map(|(&n, &s)| (n - 1) * s).sum::<usize>();
+    let owner: Owner = Box::new(array.clone().unbind());
+    // SAFETY: the array said that these elements are its own and may be written to. It keeps them where they are while somebody
+    // has it, as the owner does: what DLPack promises of NumPy's arrays is no more than that either.
+    let memory = unsafe { Foreign::new(start, (last + 1) * SIZE, true, owner) };
+    engine_call::quick(py, || Tensor::from_foreign(memory, shape, &strides, DType::F32)).map(Some)
+}
+
+/// Copies a tensor's elements to a float32 array of as many; false where it is none of `class`, NumPy's array, that can be
+/// written to.
+#[pyfunction]
+fn _fill_float32(class: &Bound<'_, PyType>, array: &Bound<'_, PyAny>, tensor: &Bound<'_, PyTensor>) -> PyResult<bool> {
+    let t = tensor.get().share();
+    if !array.get_type().is(class) {
+        return Ok(false);
+    }
+    let Some(shown) = show_float32(array, Some(t.shape()))? else { return Ok(false) };
+    engine_call::op(array.py(), t.numel(), || shown.copy_(&t))?;
+    Ok(true)
+}
+
+/// Writes `a + b`, `a - b` or `a / b` over the elements of `out` in one pass; false, and nothing written, where that is not
+/// possible (see [`Tensor::arithmetic_into`]).
+#[pyfunction]
+fn _arithmetic_into(
+    name: &str,
+    a: &Bound<'_, PyTensor>,
+    b: &Bound<'_, PyTensor>,
+    out: &Bound<'_, PyTensor>,
+) -> PyResult<bool> {
+    let op = match name {
+        "add" => BinaryOp::Add,
+        "sub" => BinaryOp::Sub,
+        "div" => BinaryOp::Div,
+        _ => return Ok(false),
+    };
+    let py = out.py();
+    let (a, b, out) = (a.get().share(), b.get().share(), out.get().share());
+    engine_call::op(py, out.numel(), || out.arithmetic_into(&op, &a, &b))
 }
 
 // ---- the standard's structures ---------------------------------------------------------------------------------------
@@ -418,6 +503,9 @@ fn _from_dlpack<'py>(capsule: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyAny>
 /// Adds the functions.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_show_buffer, m)?)?;
+    m.add_function(wrap_pyfunction!(_show_float32, m)?)?;
+    m.add_function(wrap_pyfunction!(_fill_float32, m)?)?;
+    m.add_function(wrap_pyfunction!(_arithmetic_into, m)?)?;
     m.add_function(wrap_pyfunction!(_to_dlpack, m)?)?;
     m.add_function(wrap_pyfunction!(_from_dlpack, m)?)
 }

@@ -7,7 +7,7 @@ use crate::dtype::Element;
 use crate::shape::{is_same, numel};
 use crate::simd::{
     light2, light2_over, light2_symmetric, over_rows, threads::for_chunks, Arg, Arith, Better, BetterNumber, Extreme,
-    ReadGuard,
+    Float, ReadGuard,
 };
 use crate::strided::{aside, each1, each2, over2, Over1, Over2, F1, F2};
 use crate::{Buffer, CpuArray};
@@ -103,6 +103,25 @@ pub(crate) fn few(op: Arith, a: &CpuArray, b: &CpuArray, shape: &[usize]) -> Opt
         }
         Ok(())
     }))
+}
+
+/// Arithmetic on float32 side by side, written to the elements of `out`; false, and nothing written, unless all three are
+/// row-major and of one shape and `out`'s memory is no operand's.
+pub(crate) fn into(op: Arith, a: &CpuArray, b: &CpuArray, out: &CpuArray, grain: usize) -> Result<bool> {
+    let fits = |x: &CpuArray| x.dtype() == DType::F32 && is_dense(x, out.shape());
+    if !(fits(a) && fits(b) && fits(out)) || [a, b].iter().any(|x| x.buffer.overlaps(&out.buffer)) {
+        return Ok(false);
+    }
+    // Guards of buffers at lower addresses come first, as in `Buffer::both`.
+    let before = |x: &CpuArray| std::ptr::from_ref(&*x.buffer) < std::ptr::from_ref(&*out.buffer);
+    let [x, y] = [a, b].map(|x| before(x).then(|| x.read::<f32>()));
+    let mut to = out.write::<f32>()?;
+    let (x, y) = (x.unwrap_or_else(|| a.read()), y.unwrap_or_else(|| b.read()));
+    let to = out.slice_mut(&mut to);
+    let (x, y) = (dense(a, &x, to.len()), dense(b, &y, to.len()));
+    for_chunks(to, 64, grain, |at, to| f32::arith(op, piece(x, at, to.len()), piece(y, at, to.len()), to));
+    out.touch();
+    Ok(true)
 }
 
 /// What an op of one operand is called with.

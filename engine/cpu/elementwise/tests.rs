@@ -47,6 +47,33 @@ fn arithmetic_on_every_dtype_and_layout() {
 }
 
 #[test]
+fn arithmetic_is_written_where_it_belongs_or_not_at_all() {
+    let n = 3 * GRAIN + 5;
+    let count = |from: usize| (0..n).map(|i| (from + i) as f32).collect::<Vec<_>>();
+    let (a, b, out) = (array(&[n], &count(1)), array(&[n], &count(2)), array(&[n], &vec![0f32; n]));
+    for op in [BinaryOp::Add, BinaryOp::Sub, BinaryOp::Mul, BinaryOp::Div] {
+        let version = out.version();
+        assert!(arithmetic_into(&op, &a, &b, &out).unwrap());
+        assert_eq!(show::<f32>(&out), two::<f32>(op, &a, &b));
+        assert_eq!(out.version(), version + 1);
+    }
+    // An operand twice is none that the result overlaps.
+    assert!(arithmetic_into(&BinaryOp::Add, &a, &a, &out).unwrap());
+    let before = show::<f32>(&out);
+    let (short, wide) = (array(&[1], &[1f32]), array(&[n], &vec![0f64; n]));
+    for (op, a, b, out) in [
+        (BinaryOp::Add, &a, &b, &a),
+        (BinaryOp::Add, &a, &b, &b),
+        (BinaryOp::Add, &a, &short, &out),
+        (BinaryOp::Add, &wide, &wide, &out),
+        (BinaryOp::Pow, &a, &b, &out),
+    ] {
+        assert!(!arithmetic_into(&op, a, b, out).unwrap());
+    }
+    assert_eq!((show::<f32>(&a), show::<f32>(&b), show::<f32>(&out)), (count(1), count(2), before));
+}
+
+#[test]
 fn integers_wrap_and_division_by_zero_is_an_error() {
     let x = array(&[3], &[i8::MIN, -7, 100]);
     assert_eq!(one::<i8>(UnaryOp::Neg, &x), [i8::MIN, 7, -100]);

@@ -59,7 +59,7 @@ def shape_of(
     op: str, x: tuple[int, ...], w: tuple[int, ...], b: tuple[int, ...] | None, steps: tuple[Any, ...]
 ) -> ConvShape:
     """`ConvShape`, remembered: checking the shapes costs as much as a small convolution."""
-    if all(step.__class__ is int for step in steps):
+    if {*map(type, steps)} == {int}:
         return _known(op, x, w, b, *steps)
     return ConvShape(op, x, w, b, steps)
 
@@ -94,7 +94,7 @@ def operands(op: str, x: Any, w: Any, b: Any, steps: tuple[Any, ...]) -> tuple[l
 
 def conv(op: str, x: Any, w: Any, b: Any, steps: tuple[Any, ...], device: Any, relu: bool) -> Any:
     """A convolution, with relu or not, as the operands' kind."""
-    tensors = _direct.shown(device, x, w) if b is None else _direct.shown(device, x, w, b)
+    tensors = _direct.shown(device, (x, w) if b is None else (x, w, b))
     if tensors is not None:
         shape = shape_of(op, x.shape, w.shape, None if b is None else b.shape, steps)
         return _direct.given_back(Conv(shape, relu)(*tensors), shape.out)
@@ -108,7 +108,7 @@ def conv(op: str, x: Any, w: Any, b: Any, steps: tuple[Any, ...], device: Any, r
 
 def conv_into(op: str, x: Any, w: Any, b: Any, out: Any, steps: tuple[Any, ...], device: Any, relu: bool) -> None:
     """A convolution, with relu or not, into the caller's memory."""
-    tensors = _direct.shown(device, x, w, out) if b is None else _direct.shown(device, x, w, b, out)
+    tensors = _direct.shown(device, (x, w, out) if b is None else (x, w, b, out))
     if tensors is not None:
         shape = shape_of(op, x.shape, w.shape, None if b is None else b.shape, steps)
         target = tensors.pop()

@@ -15,57 +15,54 @@ from lucid.lightning._arrays import SMALL_BYTES
 from lucid.lightning._trace import RING
 
 Tensor = _C.Tensor
-_from_dlpack = _C._from_dlpack
+_show_float32 = _C._show_float32
+_fill_float32 = _C._fill_float32
+_arithmetic_into = _C._arithmetic_into
 _Settings = _arrays._Settings
 _attention: Callable[..., Tensor] = _C.scaled_dot_product_attention
 
 
-def shown(device: Any, *operands: Any) -> list[Tensor] | None:
-    """Tensors that show the operands: writable float32 arrays with elements, for the CPU; `None` otherwise."""
+def shown(device: Any, operands: tuple[Any, ...], shape: tuple[int, int] | None = None) -> list[Tensor] | None:
+    """Tensors that show the operands, in `shape` where it is given: writable float32 arrays with elements, for the CPU;
+    `None` otherwise."""
     if device.__class__ is not str or device != "cpu" or RING.enabled or _Settings.input_check != "none":
         return None
-    ndarray, float32 = _Settings.ndarray, _Settings.float32
-    tensors = []
-    for x in operands:
-        if x.__class__ is not ndarray or x.dtype is not float32 or not x.size:
-            return None
-        try:
-            tensors.append(_from_dlpack(x.__dlpack__())[0])
-        except (BufferError, ValueError):
-            return None
-    return tensors
+    ndarray = _Settings.ndarray
+    return None if ndarray is None else _show_float32(ndarray, operands, shape)
 
 
 def given_back(tensor: Tensor, shape: tuple[int, ...]) -> Any:
     """A result as an array."""
     if 4 * tensor.numel() > SMALL_BYTES:
         return _arrays.result("numpy", tensor)
-    array = _Settings.ndarray(shape, _Settings.float32)
-    _from_dlpack(array.__dlpack__())[0].copy_(tensor)
+    ndarray = _Settings.ndarray
+    array = ndarray(shape, _Settings.float32)
+    _fill_float32(ndarray, array, tensor)
     return array
 
 
 def binary(a: Any, b: Any, device: Any, function: Callable[[Tensor, Tensor], Tensor]) -> Any:
     """The result of two arrays of one shape, or `None`."""
-    tensors = shown(device, a, b)
+    tensors = shown(device, (a, b))
     if tensors is None or a.shape != b.shape:
         return None
     return given_back(function(*tensors), a.shape)
 
 
-def binary_into(a: Any, b: Any, out: Any, device: Any, in_place: Callable[[Tensor, Tensor], Tensor]) -> bool:
+def binary_into(a: Any, b: Any, out: Any, device: Any, op: str, in_place: Callable[[Tensor, Tensor], Tensor]) -> bool:
     """Computes into `out`, an array of the operands' shape in memory of its own; false where it did not."""
-    tensors = shown(device, a, b, out)
+    tensors = shown(device, (a, b, out))
     if tensors is None or not a.shape == b.shape == out.shape:
         return False
     ta, tb, to = tensors
+    if _arithmetic_into(op, ta, tb, to):
+        return True
     if not (ta.is_contiguous() and tb.is_contiguous() and to.is_contiguous()):
         return False
     start, size = to.data_ptr(), 4 * to.numel()
-    first = ta.data_ptr()
-    if abs(tb.data_ptr() - start) < size or (first != start and abs(first - start) < size):
+    if ta.data_ptr() != start or abs(tb.data_ptr() - start) < size:
         return False
-    in_place(to if first == start else to.copy_(ta), tb)
+    in_place(to, tb)
     return True
 
 
@@ -83,7 +80,7 @@ def attention(q: Any, k: Any, v: Any, causal: Any, device: Any, out: Any = None)
     """Attention of three matrices, into `out` where there is one; `None` where it was not computed."""
     if causal.__class__ is not bool:
         return None
-    tensors = shown(device, q, k, v) if out is None else shown(device, q, k, v, out)
+    tensors = shown(device, (q, k, v) if out is None else (q, k, v, out))
     if tensors is None:
         return None
     sq, sk, sv = q.shape, k.shape, v.shape
@@ -103,17 +100,18 @@ def attention(q: Any, k: Any, v: Any, causal: Any, device: Any, out: Any = None)
 
 def sized_attention(q: Any, k: Any, v: Any, shape: tuple[int, int], causal: Any, device: Any, out: Any = None) -> Any:
     """`attention` of operands that have `shape` or are all flat; the result is as they are."""
-    ndarray, given = _Settings.ndarray, (q, k, v) if out is None else (q, k, v, out)
-    flat = (shape[0] * shape[1],)
-    for x in given:
-        if x.__class__ is not ndarray or x.shape != given[0].shape or not x.flags.c_contiguous:
-            return None
-    if q.shape == shape:
-        return attention(q, k, v, causal, device, out)
-    if q.shape != flat or shape[0] < 1:
+    if causal.__class__ is not bool or shape[0] < 1 or shape[1] < 1:
         return None
-    target = None if out is None else out.reshape(shape)
-    made = attention(q.reshape(shape), k.reshape(shape), v.reshape(shape), causal, device, target)
-    if made is None:
+    tensors = shown(device, (q, k, v) if out is None else (q, k, v, out), shape)
+    if tensors is None:
         return None
-    return made.reshape(-1) if out is None else out
+    own = q.shape
+    if not own == k.shape == v.shape or (own != shape and len(own) != 1):
+        return None
+    if out is None:
+        return given_back(_attention(*tensors, is_causal=causal), own)
+    target = tensors.pop()
+    if out.shape != own or not target.is_contiguous() or not apart(target, tensors):
+        return None
+    target.copy_(_attention(*tensors, is_causal=causal))
+    return out

@@ -21,27 +21,29 @@ __all__ = [
 Tensor = _C.Tensor
 
 
-Two = Callable[..., Tensor]
+class Arithmetic:
+    """An elementwise op of two operands as something to call."""
 
+    __slots__ = ("function", "in_place", "name")
 
-def _computes(function: Two, in_place: Two) -> Two:
-    def compute(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.function: Callable[[Tensor, Tensor], Tensor] = getattr(_C, name)
+        self.in_place: Callable[[Tensor, Tensor], Tensor] = getattr(Tensor, f"{name}_")
+
+    def __call__(self, a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
         if out is None:
-            return function(a, b)
+            return self.function(a, b)
+        if _C._arithmetic_into(self.name, a, b, out):
+            return out
+        # Memory that is an operand's, or a layout of its own.
         address = out.data_ptr()
         if b.data_ptr() == address:
-            return out.copy_(function(a, b))
-        # The engine's `out=` makes a result beside and copies it; its in-place ops write where the elements are.
-        return in_place(out if a.data_ptr() == address else out.copy_(a), b)
-
-    return compute
+            return out.copy_(self.function(a, b))
+        return self.in_place(out if a.data_ptr() == address else out.copy_(a), b)
 
 
-ADD = _computes(_C.add, Tensor.add_)
-SUB = _computes(_C.sub, Tensor.sub_)
-DIV = _computes(_C.div, Tensor.div_)
-# What each of them is made of.
-PARTS: dict[Two, tuple[Two, Two]] = {ADD: (_C.add, Tensor.add_), SUB: (_C.sub, Tensor.sub_), DIV: (_C.div, Tensor.div_)}
+ADD, SUB, DIV = Arithmetic("add"), Arithmetic("sub"), Arithmetic("div")
 
 
 def _vectors(op: str, a: Any, b: Any) -> tuple[Any, Tensor, Tensor]:
@@ -74,7 +76,7 @@ def vector_add(a: Any, b: Any, device: Any = "metal") -> Any:
         ShapeMismatch: The shapes differ; nothing is broadcast.
         DtypeMismatch: One is not float32.
     """
-    direct = _direct.binary(a, b, device, _C.add)
+    direct = _direct.binary(a, b, device, ADD.function)
     if direct is not None:
         return direct
     kind, ta, tb = _vectors("vector_add()", a, b)
@@ -105,7 +107,7 @@ def vector_add_into(a: Any, b: Any, out: Any, device: Any = "metal") -> None:
         >>> out
         array([4., 6.], dtype=float32)
     """
-    if _direct.binary_into(a, b, out, device, Tensor.add_):
+    if _direct.binary_into(a, b, out, device, ADD.name, ADD.in_place):
         return
     kind, ta, tb = _vectors("vector_add_into()", a, b)
     target = _exact(output("vector_add_into()", out, ta.shape), "vector_add_into()", ta, tb)
@@ -134,13 +136,15 @@ def _matrices(op: str, a: Any, b: Any, rows: Any, cols: Any) -> tuple[Any, bool,
 
 
 def _plain(a: Any, rows: Any, cols: Any) -> bool:
-    """Is it a matrix whose sizes are its own?"""
+    """Is it a matrix whose sizes are its own, or as many elements?"""
     shape = getattr(a, "shape", ())
-    return len(shape) == 2 and ((rows is None and cols is None) or shape == (rows, cols))
+    if rows is None and cols is None:
+        return len(shape) == 2
+    return rows.__class__ is cols.__class__ is int and rows > 0 and shape in ((rows, cols), (rows * cols,))
 
 
-def _matrix(op: str, compute: Two, a: Any, b: Any, rows: Any, cols: Any, device: Any) -> Any:
-    direct = _direct.binary(a, b, device, PARTS[compute][0]) if _plain(a, rows, cols) else None
+def _matrix(op: str, compute: Arithmetic, a: Any, b: Any, rows: Any, cols: Any, device: Any) -> Any:
+    direct = _direct.binary(a, b, device, compute.function) if _plain(a, rows, cols) else None
     if direct is not None:
         return direct
     kind, flat, ta, tb = _matrices(op, a, b, rows, cols)
@@ -148,8 +152,8 @@ def _matrix(op: str, compute: Two, a: Any, b: Any, rows: Any, cols: Any, device:
     return _arrays.result(kind, result, flat)
 
 
-def _matrix_into(op: str, compute: Two, a: Any, b: Any, out: Any, rows: Any, cols: Any, device: Any) -> None:
-    if _plain(a, rows, cols) and _direct.binary_into(a, b, out, device, PARTS[compute][1]):
+def _matrix_into(op: str, compute: Arithmetic, a: Any, b: Any, out: Any, rows: Any, cols: Any, device: Any) -> None:
+    if _plain(a, rows, cols) and _direct.binary_into(a, b, out, device, compute.name, compute.in_place):
         return
     kind, _, ta, tb = _matrices(op, a, b, rows, cols)
     target = _exact(output(op, out, ta.shape), op, ta, tb)

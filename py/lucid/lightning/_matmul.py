@@ -154,7 +154,7 @@ def matmul2d(a: Any, b: Any, device: Any = "metal") -> Any:
         DtypeMismatch: One is not float32.
         TypeError, ValueError: An operand is no array, list or tensor, or is empty; the device is not known.
     """
-    tensors = _direct.shown(device, a, b)
+    tensors = _direct.shown(device, (a, b))
     if tensors is not None and len(a.shape) == len(b.shape) == 2 and a.shape[1] == b.shape[0]:
         return _direct.given_back(compute(*tensors), (a.shape[0], b.shape[1]))
     op = "matmul2d()"

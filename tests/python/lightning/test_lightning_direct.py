@@ -28,6 +28,7 @@ CALLS: dict[str, tuple[Operands, Callable[..., Any]]] = {
         lambda x, y: lc.vector_add(x, y, "cpu"),
     ),
     "matrix_sub": (lambda: (array(3, 5), array(3, 5)), lambda x, y: lc.matrix_sub(x, y, 3, 5, "cpu")),
+    "matrix_sub of flat ones": (lambda: (array(15), array(15)), lambda x, y: lc.matrix_sub(x, y, 3, 5, "cpu")),
     "matrix_div": (lambda: (array(3, 5), array(3, 5)), lambda x, y: lc.matrix_div(x, y, device="cpu")),
     "attention2d": (
         lambda: (array(5, 4), array(7, 4), array(7, 3)),
@@ -97,6 +98,11 @@ INTO: dict[str, tuple[Operands, tuple[int, ...], Callable[..., Any]]] = {
         (4, 3),
         lambda a, b, out: lc.matrix_sub_into(a, b, out, 4, 3, "cpu"),
     ),
+    "matrix_div_into, flat and large": (
+        lambda: (array(90_000), array(90_000)),
+        (90_000,),
+        lambda a, b, out: lc.matrix_div_into(a, b, out, 300, 300, "cpu"),
+    ),
 }
 
 
@@ -123,6 +129,54 @@ def test_the_same_in_the_callers_memory(name: str, monkeypatch: pytest.MonkeyPat
         with pytest.raises(lucid.errors.ValueError, match="overlaps"):
             call(first, *operands[1:], out)
         assert whole.tobytes() == before.tobytes()
+
+
+class Named(np.ndarray):
+    """An array of a class of its own."""
+
+
+def fields() -> np.ndarray:
+    """Floats that are no whole number of floats apart."""
+    return np.zeros(32, [("x", np.float32), ("y", np.uint16)])["x"]
+
+
+#: Float32 arrays that cannot be shown to the engine where they are.
+ODD: dict[str, Callable[[], np.ndarray]] = {
+    "read-only": lambda: read_only(),
+    "reversed": lambda: array(32)[::-1],
+    "fields": fields,
+    "a subclass": lambda: array(32).view(Named),
+    "at an odd address": lambda: np.frombuffer(bytearray(129), np.uint8)[1:].view(np.float32),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_arrays_that_cannot_be_shown_go_the_long_way(name: str) -> None:
+    x, y = ODD[name](), array(32)
+    assert _direct.shown("cpu", (x, y)) is None
+    before = x.copy()
+    assert lc.vector_add(x, y, "cpu").tobytes() == np.add(x, y).tobytes()
+    lc.vector_add_into(x, y, out := np.full(32, np.nan, np.float32), "cpu")
+    assert out.tobytes() == np.add(x, y).tobytes() and x.tobytes() == before.tobytes()
+
+
+@pytest.mark.parametrize("shape", [(4, 8), (8, 4), (16, 2)])
+def test_arrays_in_another_shape(shape: tuple[int, int]) -> None:
+    flat, strided = array(32), array(4, 16)[:, ::2]
+    for x, fits in ((flat, True), (flat.reshape(shape), True), (strided, strided.shape == shape), (array(31), False)):
+        made = _direct.shown("cpu", (x,), shape)
+        assert (made is not None) is fits
+        if made is not None:
+            assert tuple(made[0].shape) == shape and made[0].tolist() == x.reshape(shape).tolist()
+
+
+def test_arrays_are_held_while_they_are_shown() -> None:
+    x = array(1000)
+    want = x.tolist()
+    (shown,) = _direct.shown("cpu", (x,)) or ()
+    del x
+    array(1000)
+    assert shown.tolist() == want
 
 
 @pytest.mark.parametrize("place", ["apart", "the first operand", "the second operand"])

@@ -252,9 +252,7 @@ def _run(g: GraphIR, node: Node, tensors: dict[int, Tensor], made: Recording) ->
         info = g._tensors[t]
         if tuple(tensor.shape) != info.shape:
             fits = False
-            made.issues["shape"].append(
-                f"{where}: tensor {t} has shape {info.shape}, inferred {tuple(tensor.shape)}"
-            )
+            made.issues["shape"].append(f"{where}: tensor {t} has shape {info.shape}, inferred {tuple(tensor.shape)}")
         if _FLOATS.get(tensor.dtype) != info.dtype:
             fits = False
             made.issues["dtype"].append(f"{where}: tensor {t} is {info.dtype}, the engine gives {tensor.dtype}")
