@@ -111,11 +111,14 @@ run: build $(VENV)/.examples
 # Where cargo puts what it builds. Its `run` would compile the engine again, for one package instead of all.
 BUILT = $${CARGO_TARGET_DIR:-target}/release
 
+# Most tests compute on one core, so that two processes take half the time.
+PYTEST = $(BIN)/python -m pytest -q --numprocesses 2 --dist worksteal
+
 # Every test there is; cargo's are the doc tests too, of which every op has one. The Rust example learns what
 # examples/digits.py writes.
 test: lint venv-test macos-check-if-cached metal-tools accelerate-quick
 	$(CARGO) test --release --workspace
-	$(BIN)/python -m pytest -q tests/python
+	$(PYTEST) tests/python
 	$(BIN)/python -m pytest -q tests/packages
 	$(BIN)/python examples/digits.py
 	$(BUILT)/examples/lenet --device gpu --epochs 2 --json
@@ -146,7 +149,7 @@ semver: vendor
 # The loop while working, without PyTorch.
 test-fast: build
 	$(CARGO) test --release --package lucid --tests
-	$(BIN)/python -m pytest -q tests/python/unit
+	$(PYTEST) tests/python/unit
 
 lint: build
 	$(CARGO) fmt --all --check

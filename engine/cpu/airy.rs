@@ -1,55 +1,85 @@
 //! The Airy function of one number.
 //!
-//! Near 0 its Maclaurin series (DLMF 9.4.1); beyond, the integral `∫ t^(-1/6) e^-t (1 + t / (2ζ))^(-1/6) dt` of DLMF 9.5.8, by
-//! Gauss and Laguerre's rule (Gil, Segura and Temme, "Computing complex Airy functions by numerical quadrature", 2002), with
-//! `ζ = ⅔ |x|^(3/2)`. Depends on `quadrature`. Invariant: a few roundings of float64 beside the envelope, and of the angle `ζ`
-//! far below 0.
+//! Near 0 its Maclaurin series (DLMF 9.4.1); beyond, with `ζ = ⅔ |x|^(3/2)`, what remains of it without its exponential or its
+//! waves, as Chebyshev polynomials of `1 / ζ`. Their coefficients come from the integral
+//! `∫ t^(-1/6) e^-t (1 + t / (2ζ))^(-1/6) dt` of DLMF 9.5.8, by Gauss and Laguerre's rule (Gil, Segura and Temme, "Computing complex
+//! Airy functions by numerical quadrature", 2002). Depends on `quadrature`. Invariant: a few roundings of float64 beside the
+//! envelope, and of the angle `ζ` far below 0.
 
+use super::chebyshev::Expansion;
 use super::quadrature;
 use std::f64::consts::{FRAC_PI_4, PI};
+use std::sync::LazyLock;
 
 /// `Ai(0)` and `-Ai'(0)`.
 pub const AT_ZERO: [f64; 2] = [0.355_028_053_887_817_2, 0.258_819_403_792_806_8];
+
+/// Where the series ends, below and above 0.
+const NEAR: (f64, f64) = (-2.5, 1.7);
 
 /// `Ai(x)`; NaN at both infinities, as in PyTorch.
 pub fn ai(x: f64) -> f64 {
     if !x.is_finite() {
         return f64::NAN;
     }
-    if (-2.5..1.7).contains(&x) {
+    if (NEAR.0..NEAR.1).contains(&x) {
         return series(x);
     }
     let size = x.abs();
-    let zeta = 2.0 / 3.0 * size * size.sqrt();
-    let scale = (PI * size.sqrt()).sqrt();
-    let rule = quadrature::airy();
-    let terms = rule.nodes.iter().zip(&rule.weights).map(|(t, w)| (t / (2.0 * zeta), w));
+    let root = size.sqrt();
+    let zeta = 2.0 / 3.0 * size * root;
+    let scale = (PI * root).sqrt();
     if x > 0.0 {
-        let sum: f64 = terms.map(|(u, w)| w * (1.0 + u).powf(-1.0 / 6.0)).sum();
-        return (-zeta).exp() / (2.0 * scale) * sum;
+        return (-zeta).exp() / (2.0 * scale) * DECAY.at(1.0 / zeta);
     }
-    // Both values on the rays at ±60° (DLMF 9.2.14): there ζ is imaginary, and they are each other's conjugates.
-    let (mut re, mut im) = (0.0, 0.0);
-    for (u, w) in terms {
-        let (size, angle) = (w * (1.0 + u * u).powf(-1.0 / 12.0), u.atan() / 6.0);
-        re += size * angle.cos();
-        im += size * angle.sin();
-    }
+    let (re, im) = (WAVES.0.at(1.0 / zeta), WAVES.1.at(1.0 / zeta));
     let (sine, cosine) = (zeta - FRAC_PI_4).sin_cos();
     (cosine * re + sine * im) / scale
 }
 
+/// `1 / ζ` where the series ends.
+fn end(x: f64) -> f64 {
+    1.5 / (x.abs() * x.abs().sqrt())
+}
+
+/// What is summed of each node of the integral.
+fn integral(inverse: f64, f: impl Fn(f64) -> f64) -> f64 {
+    let rule = quadrature::airy();
+    rule.nodes.iter().zip(&rule.weights).map(|(t, w)| w * f(t * inverse / 2.0)).sum()
+}
+
+/// Right of the series.
+static DECAY: LazyLock<Expansion<26>> =
+    LazyLock::new(|| Expansion::of(end(NEAR.1), |v| integral(v, |u| (1.0 + u).powf(-1.0 / 6.0))));
+
+/// Left of it: both values on the rays at ±60° (DLMF 9.2.14), where `ζ` is imaginary, and they are each other's conjugates.
+static WAVES: LazyLock<(Expansion<26>, Expansion<26>)> = LazyLock::new(|| {
+    let part = |angle: fn(f64) -> f64| {
+        let term = move |u: f64| (1.0 + u * u).powf(-1.0 / 12.0) * angle(u.atan() / 6.0);
+        Expansion::of(end(NEAR.0), |v| integral(v, term))
+    };
+    (part(f64::cos), part(f64::sin))
+});
+
+const TERMS: usize = 20;
+
+/// The factors of `x^(3k)` in the two series.
+const SERIES: [[f64; TERMS]; 2] = {
+    let mut out = [[AT_ZERO[0]; TERMS], [AT_ZERO[1]; TERMS]];
+    let mut k = 1;
+    while k < TERMS {
+        let n = 3.0 * k as f64;
+        out[0][k] = out[0][k - 1] / (n * (n - 1.0));
+        out[1][k] = out[1][k - 1] / (n * (n + 1.0));
+        k += 1;
+    }
+    out
+};
+
 fn series(x: f64) -> f64 {
     let cube = x * x * x;
-    let (mut even, mut odd) = (AT_ZERO[0], AT_ZERO[1] * x);
-    let mut sum = even - odd;
-    for k in 1..20 {
-        let k = f64::from(3 * k);
-        even *= cube / (k * (k - 1.0));
-        odd *= cube / (k * (k + 1.0));
-        sum += even - odd;
-    }
-    sum
+    let [even, odd] = SERIES.map(|factors| factors.iter().rev().fold(0.0, |sum, c| sum * cube + c));
+    even - x * odd
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 //!
 //! `J` and `Y` are libm's. Invariant: a few roundings of float64 in relative error, away from zeros.
 
-use super::special::erfcx;
-use std::f64::consts::{FRAC_1_SQRT_2, TAU};
+use super::chebyshev::Expansion;
+use std::sync::LazyLock;
 
 /// Euler's constant.
 const GAMMA: f64 = 0.577_215_664_901_532_9;
@@ -34,21 +34,9 @@ pub fn y1(x: f64) -> f64 {
     finite(x + 0.0, libm::y1)
 }
 
-/// `e^x K_n(x)` for `x > 0`: the trapezoidal rule over `∫ e^(-x (cosh t - 1)) cosh(nt) dt`, whose error falls as `e^(-π² / h)`
-/// with the step `h`, for large `x` as `e^(-2π² / (x h²))`; near 0 the first terms of the series.
-fn modified(n: i32, x: f64) -> f64 {
-    match x {
-        x if x.is_nan() || x < 0.0 => return f64::NAN,
-        0.0 => return f64::INFINITY,
-        f64::INFINITY => return 0.0,
-        x if x < 1e-4 => {
-            let log = (x / 2.0).ln() + GAMMA;
-            let quarter = x * x / 4.0;
-            let y = if n == 0 { quarter - log * (1.0 + quarter) } else { 1.0 / x + x / 2.0 * (log - 0.5) };
-            return y * x.exp();
-        }
-        _ => {}
-    }
+/// `e^x K_n(x)` for `x ≥ 2`: the trapezoidal rule over `∫ e^(-x (cosh t - 1)) cosh(nt) dt`, whose error falls as `e^(-π² / h)`
+/// with the step `h`, for large `x` as `e^(-2π² / (x h²))`.
+fn integral(n: u8, x: f64) -> f64 {
     let step = 0.125f64.min(0.7 / x.sqrt());
     let mut sum = 0.5;
     for k in 1.. {
@@ -61,6 +49,49 @@ fn modified(n: i32, x: f64) -> f64 {
         }
     }
     sum * step
+}
+
+/// `√x e^x K_n(x)` for `x ≥ 2`, of `1 / x`.
+static FAR: LazyLock<[Expansion<26>; 2]> =
+    LazyLock::new(|| [0, 1].map(|n| Expansion::of(0.5, |inverse| integral(n, 1.0 / inverse) / inverse.sqrt())));
+
+const TERMS: usize = 14;
+
+/// Of DLMF 10.31.1 and 10.31.2, the factors of `(x² / 4)^k`: `1 / (k! (k + n)!)`, and that times the mean of the harmonic numbers
+/// of `k` and `k + n`.
+const NEAR: [[[f64; TERMS]; 2]; 2] = {
+    let mut out = [[[0.0; TERMS]; 2]; 2];
+    let mut n = 0;
+    while n < 2 {
+        let (mut k, mut factor) = (0, 1.0);
+        let mut harmonic = [0.0, if n == 0 { 0.0 } else { 1.0 }];
+        while k < TERMS {
+            out[n][0][k] = factor;
+            out[n][1][k] = factor * (harmonic[0] + harmonic[1]) / 2.0;
+            k += 1;
+            let next = [k as f64, (k + n) as f64];
+            factor /= next[0] * next[1];
+            harmonic = [harmonic[0] + 1.0 / next[0], harmonic[1] + 1.0 / next[1]];
+        }
+        n += 1;
+    }
+    out
+};
+
+/// `e^x K_n(x)` for `x > 0`: the power series, or beyond 2 Chebyshev polynomials of `1 / x`.
+fn modified(n: u8, x: f64) -> f64 {
+    match x {
+        x if x.is_nan() || x < 0.0 => return f64::NAN,
+        0.0 => return f64::INFINITY,
+        f64::INFINITY => return 0.0,
+        x if x >= 2.0 => return FAR[usize::from(n)].at(1.0 / x) / x.sqrt(),
+        _ => {}
+    }
+    let quarter = x * x / 4.0;
+    let [plain, harmonic] =
+        NEAR[usize::from(n)].map(|factors| factors.iter().rev().fold(0.0, |sum, c| sum * quarter + c));
+    let rest = harmonic - plain * ((x / 2.0).ln() + GAMMA);
+    x.exp() * if n == 0 { rest } else { 1.0 / x - x / 2.0 * rest }
 }
 
 pub fn k0e(x: f64) -> f64 {
@@ -96,28 +127,90 @@ pub fn entropy(x: f64) -> f64 {
     }
 }
 
-/// The quantile of the normal distribution: Newton's steps on the logarithm of the distribution, from the guess of Abramowitz
-/// and Stegun, 26.2.23, whose error is below 4.5e-4.
+/// The quantile of the normal distribution: the rational functions of Wichura's algorithm AS 241 (1988), whose error is a rounding
+/// of float64 or two.
 pub fn normal_quantile(p: f64) -> f64 {
+    const MIDDLE: [[f64; 8]; 2] = [
+        [
+            3.387_132_872_796_366_5,
+            133.141_667_891_784_38,
+            1_971.590_950_306_551_3,
+            13_731.693_765_509_46,
+            45_921.953_931_549_87,
+            67_265.770_927_008_7,
+            33_430.575_583_588_13,
+            2_509.080_928_730_122_7,
+        ],
+        [
+            1.0,
+            42.313_330_701_600_91,
+            687.187_007_492_057_9,
+            5_394.196_021_424_751,
+            21_213.794_301_586_597,
+            39_307.895_800_092_71,
+            28_729.085_735_721_943,
+            5_226.495_278_852_854,
+        ],
+    ];
+    const TAIL: [[f64; 8]; 2] = [
+        [
+            1.423_437_110_749_683_5,
+            4.630_337_846_156_546,
+            5.769_497_221_460_691,
+            3.647_848_324_763_204_5,
+            1.270_458_252_452_368_4,
+            0.241_780_725_177_450_6,
+            0.022_723_844_989_269_184,
+            7.745_450_142_783_414e-4,
+        ],
+        [
+            1.0,
+            2.053_191_626_637_759,
+            1.676_384_830_183_803_8,
+            0.689_767_334_985_1,
+            0.148_103_976_427_480_08,
+            0.015_198_666_563_616_457,
+            5.475_938_084_995_345e-4,
+            1.050_750_071_644_416_9e-9,
+        ],
+    ];
+    const FAR_TAIL: [[f64; 8]; 2] = [
+        [
+            6.657_904_643_501_103,
+            5.463_784_911_164_114,
+            1.784_826_539_917_291_3,
+            0.296_560_571_828_504_87,
+            0.026_532_189_526_576_124,
+            0.001_242_660_947_388_078_4,
+            2.711_555_568_743_487_6e-5,
+            2.010_334_399_292_288_1e-7,
+        ],
+        [
+            1.0,
+            0.599_832_206_555_888,
+            0.136_929_880_922_735_8,
+            0.014_875_361_290_850_615,
+            7.868_691_311_456_133e-4,
+            1.846_318_317_510_054_8e-5,
+            1.421_511_758_316_446e-7,
+            2.044_263_103_389_939_8e-15,
+        ],
+    ];
+    fn rational(factors: &[[f64; 8]; 2], r: f64) -> f64 {
+        let [over, under] = factors.each_ref().map(|f| f.iter().rev().fold(0.0, |sum, c| sum * r + c));
+        over / under
+    }
     match p {
         0.0 => return f64::NEG_INFINITY,
         1.0 => return f64::INFINITY,
-        0.5 => return 0.0,
         p if !(0.0..=1.0).contains(&p) => return f64::NAN,
         _ => {}
     }
-    let log = p.min(1.0 - p).ln();
-    let t = (-2.0 * log).sqrt();
-    let over = 2.515_517 + t * (0.802_853 + t * 0.010_328);
-    let under = 1.0 + t * (1.432_788 + t * (0.189_269 + t * 0.001_308));
-    let mut x = t - over / under;
-    for _ in 0..3 {
-        let tail = 0.5 * erfcx(x * FRAC_1_SQRT_2);
-        x += (tail.ln() - x * x / 2.0 - log) * tail * TAU.sqrt();
+    let q = p - 0.5;
+    if q.abs() <= 0.425 {
+        return q * rational(&MIDDLE, 0.180_625 - q * q);
     }
-    if p < 0.5 {
-        -x
-    } else {
-        x
-    }
+    let r = (-p.min(1.0 - p).ln()).sqrt();
+    let size = if r <= 5.0 { rational(&TAIL, r - 1.6) } else { rational(&FAR_TAIL, r - 5.0) };
+    size.copysign(q)
 }

@@ -13,7 +13,6 @@ use super::simd::{
 use super::strided::F1;
 use super::CpuArray;
 use super::{airy, bessel, special};
-use crate::dtype::Part;
 use crate::{DType, Error, Result};
 use half::{bf16, f16};
 use loops::{better, better_over, extremes, loops1, loops2, Overs1, Overs2};
@@ -165,23 +164,35 @@ macro_rules! next_after_kernels {
 }
 next_after_kernels!(f32 f64);
 
-/// Declares tests of a float.
+/// Declares tests of a float, and how those of a complex number's parts are one.
 macro_rules! tests {
-    ($($K:ident |$x:ident| $e:expr;)*) => {
+    ($($K:ident $is:ident $join:tt;)*) => {
         $(
             #[derive(Clone, Copy)]
             struct $K;
-            impl Map1<f32, bool> for $K {
+            tests! { @ $K $is; f32 f64 f16 bf16 }
+            impl<P: Copy> Map1<Complex<P>, bool> for $K
+            where
+                $K: Map1<P, bool>,
+            {
                 #[inline(always)]
-                fn map<const F: bool>(self, $x: f32) -> bool { $e }
+                fn map<const FMA: bool>(self, x: Complex<P>) -> bool {
+                    Map1::<P, bool>::map::<FMA>(self, x.re) $join Map1::<P, bool>::map::<FMA>(self, x.im)
+                }
             }
         )*
     };
+    (@ $K:ident $is:ident; $($t:ident)*) => {
+        $(impl Map1<$t, bool> for $K {
+            #[inline(always)]
+            fn map<const FMA: bool>(self, x: $t) -> bool { x.$is() }
+        })*
+    };
 }
 tests! {
-    Nan |x| x.is_nan();
-    Infinite |x| x.abs() == f32::INFINITY;
-    Finite |x| x.abs() < f32::INFINITY;
+    Nan is_nan |;
+    Infinite is_infinite |;
+    Finite is_finite &;
 }
 
 pub(super) fn log_add_exp(a: f64, b: f64) -> f64 {
@@ -220,10 +231,10 @@ fn sign_bit(x: &CpuArray) -> Result<CpuArray> {
         DType::F64 => apply1::<f64, bool>(x, GRAIN, &|x, out| call1(f64::is_sign_negative, x, out)),
         DType::F16 => apply1::<f16, bool>(x, GRAIN, &|x, out| call1(f16::is_sign_negative, x, out)),
         DType::BF16 => apply1::<bf16, bool>(x, GRAIN, &|x, out| call1(bf16::is_sign_negative, x, out)),
-        DType::Bool | DType::U8 | DType::C64 | DType::C128 => test(x, false, |_| false),
+        DType::Bool | DType::U8 | DType::C64 | DType::C128 => everywhere(x, false),
         DType::I8 | DType::I16 | DType::I32 => sign_bit(&cast(x, DType::I64)?),
         DType::I64 => apply1::<i64, bool>(x, GRAIN, &|x, out| call1(i64::is_negative, x, out)),
-        DType::U16 | DType::U32 | DType::U64 => test(x, false, |_| false),
+        DType::U16 | DType::U32 | DType::U64 => everywhere(x, false),
         DType::F8E4M3FN | DType::F8E5M2 => sign_bit(&cast(x, DType::F32)?),
     }
 }
@@ -236,35 +247,30 @@ fn rounding(loops: &Loops1, call: Call) -> Result<CpuArray> {
     }
 }
 
-/// Truth of a property of each element; of both parts of a complex one, or of either.
-fn test(x: &CpuArray, both: bool, f: fn(f64) -> bool) -> Result<CpuArray> {
-    fn joined<P: Part>(both: bool, f: fn(f64) -> bool, x: &[Complex<P>], out: &mut [bool]) {
-        out.iter_mut().zip(x).for_each(|(o, &v)| {
-            let (re, im) = (f(v.re.into()), f(v.im.into()));
-            *o = if both { re && im } else { re || im };
-        });
-    }
+/// What holds of each element: a test that whole numbers pass, or do not.
+fn test<K>(x: &CpuArray, kernel: K, whole: bool) -> Result<CpuArray>
+where
+    K: Map1<f32, bool> + Map1<f64, bool> + Map1<f16, bool> + Map1<bf16, bool>,
+    K: Map1<Complex32, bool> + Map1<Complex64, bool> + Sync,
+{
     match x.dtype() {
-        DType::F32 => {
-            apply1::<f32, bool>(x, GRAIN, &|x, out| out.iter_mut().zip(x).for_each(|(o, &v)| *o = f(v.into())))
-        }
-        DType::F64 => apply1::<f64, bool>(x, GRAIN, &|x, out| call1(f, x, out)),
-        DType::C64 => apply1::<Complex32, bool>(x, GRAIN, &|x, out| joined(both, f, x, out)),
-        DType::C128 => apply1::<Complex64, bool>(x, GRAIN, &|x, out| joined(both, f, x, out)),
-        DType::F16 | DType::BF16 | DType::F8E4M3FN | DType::F8E5M2 => test(&cast(x, DType::F32)?, both, f),
-        DType::Bool
-        | DType::U8
-        | DType::I8
-        | DType::I16
-        | DType::I32
-        | DType::I64
-        | DType::U16
-        | DType::U32
-        | DType::U64 => CpuArray::build(x.shape(), |out: &mut [bool]| {
-            out.fill(f(0.0));
-            Ok(())
-        }),
+        DType::F32 => apply1::<f32, bool>(x, GRAIN, &|x, out| light1(kernel, x, out)),
+        DType::F64 => apply1::<f64, bool>(x, GRAIN, &|x, out| light1(kernel, x, out)),
+        DType::F16 => apply1::<f16, bool>(x, GRAIN, &|x, out| light1(kernel, x, out)),
+        DType::BF16 => apply1::<bf16, bool>(x, GRAIN, &|x, out| light1(kernel, x, out)),
+        DType::C64 => apply1::<Complex32, bool>(x, GRAIN, &|x, out| light1(kernel, x, out)),
+        DType::C128 => apply1::<Complex64, bool>(x, GRAIN, &|x, out| light1(kernel, x, out)),
+        DType::F8E4M3FN | DType::F8E5M2 => test(&cast(x, DType::F32)?, kernel, whole),
+        _ => everywhere(x, whole),
     }
+}
+
+/// The same of every element.
+fn everywhere(x: &CpuArray, value: bool) -> Result<CpuArray> {
+    CpuArray::build(x.shape(), |out: &mut [bool]| {
+        out.fill(value);
+        Ok(())
+    })
 }
 
 /// One loop for each complex dtype.
@@ -383,12 +389,9 @@ pub fn unary(op: &UnaryOp, x: &CpuArray, over: bool) -> Result<CpuArray> {
         U::SignBit => sign_bit(x),
         U::LogicalNot => loops1!(Not; bool).run(Call { x: &cast(x, DType::Bool)?, over: false, ..call }, GRAIN),
         U::BitwiseNot => loops1!(Not; bool u8 i8 i16 i32 i64).run(call, GRAIN),
-        U::IsNan if x.dtype() == DType::F32 => apply1::<f32, bool>(x, GRAIN, &|x, out| light1(Nan, x, out)),
-        U::IsInf if x.dtype() == DType::F32 => apply1::<f32, bool>(x, GRAIN, &|x, out| light1(Infinite, x, out)),
-        U::IsFinite if x.dtype() == DType::F32 => apply1::<f32, bool>(x, GRAIN, &|x, out| light1(Finite, x, out)),
-        U::IsNan => test(x, false, f64::is_nan),
-        U::IsInf => test(x, false, f64::is_infinite),
-        U::IsFinite => test(x, true, f64::is_finite),
+        U::IsNan => test(x, Nan, false),
+        U::IsInf => test(x, Infinite, false),
+        U::IsFinite => test(x, Finite, true),
     }
 }
 

@@ -12,6 +12,7 @@ mod batch_norm;
 mod bessel;
 pub(crate) mod blas;
 mod cast;
+mod chebyshev;
 mod compare;
 mod complex;
 mod conv;

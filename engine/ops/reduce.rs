@@ -283,8 +283,7 @@ fn nansum_body(x: &Tensor, dim: Option<&[isize]>, keepdim: bool, dtype: Option<D
     if x.dtype().is_integral() {
         return x.sum(dim, keepdim, dtype);
     }
-    let kept = x.where_else_zero(&x.detach()?.isnan()?.logical_not()?)?;
-    kept.sum(dim, keepdim, dtype)
+    x.filled(&x.detach()?.isnan()?, 0.0)?.sum(dim, keepdim, dtype)
 }
 
 fn nanmean_body(x: &Tensor, dim: Option<&[isize]>, keepdim: bool, dtype: Option<DType>) -> Result<Tensor> {
