@@ -156,6 +156,7 @@ SAID: tuple[tuple[str, tuple[tuple[str, str], ...], str], ...] = (
         (("autograd.grad|detach|wide view", ""), ("", WRITES)),
         "PyTorch refuses writes to views of gradients",
     ),
+    ("^values", (("", r"mul_\(x\.t\(\)\)"),), "PyTorch reads what it has written, or writes an element twice"),
     # What PyTorch's transforms return is a view of what they were given, where the function returns it or a view of it.
     (
         "^(values|gradients|refused)",
@@ -213,11 +214,11 @@ def reason(program: Program, device: str, why: str) -> str | None:
 
 
 def rounded(program: Program, device: str, why: str) -> bool:
-    """Is a difference on the GPU device, which has no float64, one of a hundredth, or a comparison's?"""
+    """Is a difference on the GPU device, which has no float64, one of a few hundredths, or a comparison's?"""
     compares = any(s.kind == "dtype" and re.search("[=<>]", s.name) for s in flat(program.steps))
     if compares and "True" in why:
         return True
-    token = slack.set(2e-2)
+    token = slack.set(3e-2)
     try:
         return difference(program, device, WideRun) is None
     finally:
