@@ -167,7 +167,8 @@ mod tests {
 
     #[test]
     fn rounds_to_the_nearest() {
-        for i in 0..20_000u32 {
+        // Miri takes a thousand times as long.
+        for i in (0..20_000u32).step_by(if cfg!(miri) { 499 } else { 1 }) {
             let x = f32::from_bits(0x3500_0000 + i * 0xc85);
             if x < 448.0 {
                 let want = nearest_by_search(x, |bits| F8E4M3FN::from_bits(bits).to_f32(), 0x7f);

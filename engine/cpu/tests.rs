@@ -2,6 +2,15 @@
 
 use super::*;
 
+/// How many of something a test looks at: fewer under Miri, which takes a thousand times as long.
+pub const fn many(usual: usize, under_miri: usize) -> usize {
+    if cfg!(miri) {
+        under_miri
+    } else {
+        usual
+    }
+}
+
 /// An array with these elements.
 pub fn array<T: Element>(shape: &[usize], data: &[T]) -> CpuArray {
     let buffer = Buffer::from_slice(data).unwrap();

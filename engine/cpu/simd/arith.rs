@@ -80,6 +80,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::many;
 
     fn check<T: Float + PartialEq + std::fmt::Debug>(
         values: &[T],
@@ -88,7 +89,7 @@ mod tests {
     ) {
         let at = |i: usize| values[(i * i + i / 7) % values.len()];
         for op in [Arith::Add, Arith::Sub, Arith::Mul, Arith::Div] {
-            for n in [0usize, 1, 3, 7, 8, 33, 1000] {
+            for n in [0usize, 1, 3, 7, 8, 33, many(1000, 40)] {
                 let (a, b): (Vec<T>, Vec<T>) = (0..n).map(|i| (at(i), at(i * 3 + 5))).unzip();
                 for &v in values {
                     let pairs = [

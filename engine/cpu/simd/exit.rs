@@ -73,6 +73,10 @@ fn register() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         PROCESS.store(std::process::id() as usize, Ordering::Relaxed);
+        if cfg!(miri) {
+            // Miri has no `atexit`, nor an OpenBLAS whose buffers anybody would miss.
+            return;
+        }
         // SAFETY: a function that does not unwind. Where there is no memory left to note it, the process ends as before.
         unsafe { libc::atexit(close) };
     });

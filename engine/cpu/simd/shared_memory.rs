@@ -382,6 +382,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri has no `shm_open`")]
     fn two_mappings_show_one_memory_and_the_last_removes_it() {
         let a = Segment::create(100).unwrap();
         let name = a.lend().to_owned();
@@ -401,6 +402,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri has no `shm_open`")]
     #[cfg(target_os = "linux")]
     fn a_sweep_removes_what_nobody_holds_and_nothing_else() {
         let own = Segment::create(8).unwrap();
@@ -421,6 +423,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri has no `shm_open`")]
     fn names_have_at_most_31_bytes() {
         // What macOS takes. Counters start again in each process.
         let token = owner().unwrap();
@@ -432,6 +435,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri has no `shm_open`")]
     fn a_segment_has_the_size_that_was_asked_for_where_the_system_rounds_it() {
         let a = Segment::create(100).unwrap();
         let name = a.lend().to_owned();
@@ -450,6 +454,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri has no `shm_open`")]
     fn names_and_sizes_are_checked() {
         assert!(Segment::open("/somebody-elses", 1).is_err());
         assert!(Segment::open("/lucid-../../etc", 1).is_err());

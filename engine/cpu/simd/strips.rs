@@ -91,12 +91,13 @@ pub fn for_strips<T: Send, S>(
 mod tests {
     use super::*;
     use crate::simd::threads::set_num_threads;
+    use crate::tests::many;
 
     #[test]
     fn strips_cover_everything_once() {
         for threads in [1, 3] {
             set_num_threads(threads);
-            for (matrices, rows, columns) in [(1, 5, 1000), (7, 3, 70), (300, 2, 3), (1, 1, 1)] {
+            for (matrices, rows, columns) in [(1, 5, many(1000, 300)), (7, 3, 70), (many(300, 20), 2, 3), (1, 1, 1)] {
                 for widest in [1, 100, 5000] {
                     let mut out = vec![0; matrices * rows * columns];
                     let go = |seen: &mut usize, mut strip: Strip<usize>| {

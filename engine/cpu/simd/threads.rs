@@ -388,6 +388,7 @@ pub fn for_batches<A: Send, B: Send, C: Send>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::many;
 
     #[test]
     fn chunks_cover_everything_once() {
@@ -424,13 +425,14 @@ mod tests {
 
     #[test]
     fn loops_in_loops_and_from_many_threads() {
+        const ROUNDS: usize = many(100, 5);
         let pool = Pool::new(4);
         let team = pool.team.as_ref().unwrap();
         let count = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| {
-                    for _ in 0..100 {
+                    for _ in 0..ROUNDS {
                         team.run(5, &|i| {
                             team.run(3, &|j| {
                                 count.fetch_add(10 * i + j, Ordering::Relaxed);
@@ -440,7 +442,7 @@ mod tests {
                 });
             }
         });
-        assert_eq!(count.into_inner(), 300 * (3 * 100 + 5 * 3));
+        assert_eq!(count.into_inner(), 3 * ROUNDS * (3 * 100 + 5 * 3));
         assert!(team.list.lock().jobs.is_empty());
         // Sleepers wake again.
         std::thread::sleep(4 * AWAKE);
