@@ -100,7 +100,7 @@ def attention(q: Any, k: Any, v: Any, causal: Any, device: Any, out: Any = None)
 
 def sized_attention(q: Any, k: Any, v: Any, shape: tuple[int, int], causal: Any, device: Any, out: Any = None) -> Any:
     """`attention` of operands that have `shape` or are all flat; the result is as they are."""
-    if causal.__class__ is not bool or shape[0] < 1 or shape[1] < 1:
+    if causal.__class__ is not bool or not (0 < shape[0] < 1 << 31 and 0 < shape[1] < 1 << 31):
         return None
     tensors = shown(device, (q, k, v) if out is None else (q, k, v, out), shape)
     if tensors is None:

@@ -230,6 +230,15 @@ def test_attention_refuses_overlap() -> None:
         lc.attention2d_into(q, array(5, 4), array(5, 4), memory[4:24].reshape(5, 4), False, "cpu")
 
 
+@pytest.mark.parametrize("sizes", [(0, 4), (-5, 4), (1 << 70, 4), (5, 1 << 64), (4, 5), (5, 5)])
+def test_sizes_that_do_not_fit(sizes: tuple[int, int]) -> None:
+    for x in (array(5, 4), array(20)):
+        if sizes == (4, 5) and x.ndim == 1:
+            continue
+        with pytest.raises((lucid.errors.ValueError, lucid.errors.ShapeMismatch)):
+            lc.attention_forward(x, x, x, *sizes, False, "cpu")
+
+
 def test_steps_of_convolutions_are_looked_at_each_time() -> None:
     x, w = array(1, 1, 4, 4), array(1, 1, 2, 2)
     lc.conv2d_nchw(x, w, None, 1, 1, 0, 0, "cpu")
