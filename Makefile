@@ -111,14 +111,17 @@ run: build $(VENV)/.examples
 # Where cargo puts what it builds. Its `run` would compile the engine again, for one package instead of all.
 BUILT = $${CARGO_TARGET_DIR:-target}/release
 
-# Most tests compute on one core, so that two processes take half the time.
-PYTEST = $(BIN)/python -m pytest -q --numprocesses 2 --dist worksteal
+# `make test PROCESSES=2` runs the Python tests beside each other: most compute on one core. Those of emulated kernels end with
+# one that asks which of them ran, in its own process.
+PROCESSES = 0
+PYTEST = $(BIN)/python -m pytest -q --numprocesses $(PROCESSES) --dist worksteal
 
 # Every test there is; cargo's are the doc tests too, of which every op has one. The Rust example learns what
 # examples/digits.py writes.
 test: lint venv-test macos-check-if-cached metal-tools accelerate-quick
 	$(CARGO) test --release --workspace
-	$(PYTEST) tests/python
+	$(PYTEST) tests/python --ignore tests/python/metal_emulator
+	$(BIN)/python -m pytest -q tests/python/metal_emulator
 	$(BIN)/python -m pytest -q tests/packages
 	$(BIN)/python examples/digits.py
 	$(BUILT)/examples/lenet --device gpu --epochs 2 --json

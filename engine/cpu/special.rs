@@ -3,9 +3,7 @@
 //! Depends on libm. Scalar code: these are rare. Invariant: relative errors near 1e-14 away from zeros of the functions;
 //! every loop has a bound that does not depend on its arguments.
 
-use super::chebyshev::Expansion;
 use std::f64::consts::{FRAC_2_SQRT_PI, PI, TAU};
-use std::sync::LazyLock;
 
 /// `B₂ₖ / (2k)` for k = 1, 2, …: the asymptotic series of digamma.
 const DIGAMMA: [f64; 7] =
@@ -124,58 +122,34 @@ pub fn zeta(s: f64, q: f64) -> f64 {
     zeta_right(s, f) + if s % 2.0 == 0.0 { left } else { -left }
 }
 
-/// `I_n(a) (2 / a)^n` for n = 0 or 1 and `0 ≤ a ≤ 25`: the power series, whose terms are positive.
-fn bessel_series(n: u8, a: f64) -> f64 {
-    let (z, n) = (a * a / 4.0, f64::from(n));
-    let (mut term, mut sum) = (1.0, 1.0);
-    for k in 1..80 {
-        let k = f64::from(k);
-        term *= z / (k * (k + n));
-        sum += term;
-        if term < 1e-17 * sum {
-            break;
-        }
-    }
-    sum
-}
-
-/// `√(2πa) e^-a I_n(a)` for `a ≥ 25`: the asymptotic series.
-fn bessel_asymptotic(n: u8, a: f64) -> f64 {
-    let n = f64::from(n);
-    let (mut term, mut sum) = (1.0, 1.0);
-    for k in 1..30 {
-        let k = f64::from(k);
-        term *= -(4.0 * n * n - (2.0 * k - 1.0) * (2.0 * k - 1.0)) / (8.0 * a * k);
-        sum += term;
-        if term.abs() < 1e-17 {
-            break;
-        }
-    }
-    sum
-}
-
-/// Where the one expansion of `e^-|x| I_n(x)` ends and the other begins.
-const MIDDLE: f64 = 8.0;
-
-/// For n = 0 and 1: `e^-a I_n(a) (2 / a)^n` up to there, and `√(2πa) e^-a I_n(a)` beyond it, of `1 / a`.
-static BESSEL: LazyLock<[(Expansion<32>, Expansion<26>); 2]> = LazyLock::new(|| {
-    [0, 1].map(|n| {
-        let far = move |inverse: f64| match 1.0 / inverse {
-            a if a < 25.0 => bessel_series(n, a) * (a / 2.0).powi(n.into()) * (-a).exp() * (TAU * a).sqrt(),
-            a => bessel_asymptotic(n, a),
-        };
-        (Expansion::of(MIDDLE, |a| bessel_series(n, a) * (-a).exp()), Expansion::of(1.0 / MIDDLE, far))
-    })
-});
-
-/// `e^-|x| I_n(x)` for n = 0 or 1, by Chebyshev polynomials.
+/// `e^-|x| I_n(x)` for n = 0 or 1: the power series, whose terms are positive, or for large |x| the asymptotic one.
 fn bessel_scaled(n: u8, x: f64) -> f64 {
-    let (a, (near, far)) = (x.abs(), &BESSEL[usize::from(n)]);
-    let y = match a < MIDDLE {
-        true => near.at(a) * if n == 0 { 1.0 } else { a / 2.0 },
-        false => far.at(1.0 / a) / (TAU * a).sqrt(),
+    let (a, n) = (x.abs(), f64::from(n));
+    let y = if a < 25.0 {
+        let z = a * a / 4.0;
+        let (mut term, mut sum) = (1.0, 1.0);
+        for k in 1..80 {
+            let k = f64::from(k);
+            term *= z / (k * (k + n));
+            sum += term;
+            if term < 1e-17 * sum {
+                break;
+            }
+        }
+        sum * if n == 0.0 { 1.0 } else { a / 2.0 } * (-a).exp()
+    } else {
+        let (mut term, mut sum) = (1.0, 1.0);
+        for k in 1..30 {
+            let k = f64::from(k);
+            term *= -(4.0 * n * n - (2.0 * k - 1.0) * (2.0 * k - 1.0)) / (8.0 * a * k);
+            sum += term;
+            if term.abs() < 1e-17 {
+                break;
+            }
+        }
+        sum / (TAU.sqrt() * a.sqrt())
     };
-    if n == 0 {
+    if n == 0.0 {
         y
     } else {
         y.copysign(x)
