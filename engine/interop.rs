@@ -5,7 +5,7 @@
 //! written without the engine's locks by the other side, which must not do that while an op works on it.
 
 use crate::shape::{numel, Layout, Shape, Strides};
-use crate::{dispatch, DType, Device, Error, Result, Scalar, Tensor};
+use crate::{autograd, dispatch, DType, Device, Error, Result, Scalar, Tensor};
 use lucid_cpu::{CpuArray, Foreign, Owner};
 use lucid_ir::backend::Exposed;
 use lucid_ir::ops::binary::BinaryOp;
@@ -152,9 +152,7 @@ impl Tensor {
             // What is cut off becomes zeros; a count of writes of its own, so that no tensor notices.
             let whole = Tensor::from_storage(self.storage().apart()).storage_vector()?.view_dtype(DType::U8)?;
             let kept = bytes as i64;
-            crate::autograd::with_grad(false, || {
-                whole.narrow(0, kept, whole.numel() as i64 - kept)?.fill_(Scalar::ZERO)
-            })?;
+            autograd::with_grad(false, || whole.narrow(0, kept, whole.numel() as i64 - kept)?.fill_(Scalar::ZERO))?;
         }
         self.storage().resize(bytes)
     }
@@ -167,7 +165,9 @@ impl Tensor {
     /// [`Error::Runtime`] where the memory is read-only.
     #[doc(hidden)]
     pub fn arithmetic_into(&self, op: &BinaryOp, a: &Tensor, b: &Tensor) -> Result<bool> {
-        if crate::graph::recording() || [self, a, b].iter().any(|t| crate::autograd::is_followed(t)) {
+        let followed = crate::graph::recording() || [self, a, b].iter().any(|t| autograd::is_followed(t));
+        // What a write in place would refuse is refused by it.
+        if followed || autograd::check_in_place("arithmetic_into", self, self).is_err() {
             return Ok(false);
         }
         match [a, b, self].map(dispatch::cpu_array) {

@@ -9,13 +9,15 @@ followed, such as an iterator or an array of another library, makes the function
 from __future__ import annotations
 
 import collections
+import contextlib
 import enum
 import functools
+import gc
 import operator
 import sys
 import types
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from lucid import _C
@@ -404,6 +406,18 @@ _PURE = frozenset(
     ]
 )
 _IMPURE = frozenset("print input open breakpoint exec eval compile __import__".split())  # noqa: SIM905
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """Lets the garbage collector wait: what the finalizers of others' objects call is not the function's doing."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 def watcher(fail: Callable[[str], None]) -> Callable[[Any, str, Any], None]:

@@ -16,7 +16,7 @@ import lucid
 from lucid import _C
 from lucid._C import Tensor
 from lucid.compiler import _trees
-from lucid.compiler._state import Unguarded, Walk, changed, watcher
+from lucid.compiler._state import Unguarded, Walk, changed, uncollected, watcher
 
 _current = threading.local()
 
@@ -191,7 +191,8 @@ class Trace:
             self.reasons.append("a profiler of Python's is at work")
         self.code = getattr(plain_function(fn), "__code__", None)
         try:
-            return fn(*args, **kwargs)
+            with uncollected():
+                return fn(*args, **kwargs)
         except BaseException as error:
             sys.setprofile(profiler)
             self.recorder.abort()

@@ -223,6 +223,17 @@ def test_errors_write_nothing(what: str) -> None:
     assert [x.tobytes() if x is not None else None for x in (a, b, out)] == before
 
 
+def test_outputs_that_in_place_ops_refuse() -> None:
+    a, b = array(32), array(32)
+    with lucid.inference_mode():
+        out = lucid.zeros(32)
+    with pytest.raises(RuntimeError, match="inference tensor"):
+        lc.vector_add_into(a, b, out, "cpu")
+    with lucid.inference_mode():
+        lc.vector_add_into(a, b, out, "cpu")
+    assert out.numpy().tobytes() == (a + b).tobytes()
+
+
 def test_attention_refuses_overlap() -> None:
     memory = array(100)
     q = memory[:20].reshape(5, 4)

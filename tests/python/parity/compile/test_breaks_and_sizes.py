@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -377,6 +379,27 @@ def test_what_calls_may_change_and_give() -> None:
         z = lucid.ones(n, requires_grad=True)
         k(z).backward()
         assert z.grad is not None and z.grad.tolist() == [3.0] * n
+
+
+class Ends:
+    """Something that the collector alone can free, and whose end is heard of."""
+
+    def __init__(self) -> None:
+        self.me = self
+
+    def __del__(self) -> None:
+        time.time()
+
+
+def test_finalizers_are_not_what_the_function_calls() -> None:
+    def f(x: lucid.Tensor) -> lucid.Tensor:
+        for _ in range(10):
+            Ends()
+        return x * len([[i] for i in range(30_000)])
+
+    compiled = lucid.compile(f)
+    assert compiled(lucid.ones(2)).tolist() == [30_000.0, 30_000.0] and gc.isenabled()
+    assert count(compiled, "reasons") == {}
 
 
 def test_threads_call_a_function_in_parts() -> None:
