@@ -254,7 +254,8 @@ fn compile(mlx: &Path, mlx_c: &Path, out: &Path) -> Outcome<()> {
         .file("cpp/cuda.cpp")
         .file("cpp/distributed.cpp")
         .file("cpp/process.cpp")
-        .file("cpp/shim.cpp");
+        .file("cpp/shim.cpp")
+        .file("cpp/transfer.cpp");
     build.try_compile("mlxc").map_err(|e| {
         format!(
             "mlx-c does not compile: {e}; a C++20 compiler is needed (GCC 12, clang 15 or newer; set CXX to name one)."

@@ -57,14 +57,22 @@ pub fn refuse_read_only(op: &'static str, x: &CpuArray) -> Result<()> {
 
 /// A new array from row-major bytes in native order.
 pub fn from_bytes(bytes: &[u8], out: &Meta) -> Result<CpuArray> {
+    from_writer(out, |own| {
+        if bytes.len() != own.len() {
+            let (shape, dtype) = (&out.shape, out.dtype);
+            let why = format!("expected {} bytes for {shape:?} of {dtype}, got {}", own.len(), bytes.len());
+            return Err(Error::value("from_bytes", why));
+        }
+        own.copy_from_slice(bytes);
+        Ok(())
+    })
+}
+
+/// A new array whose row-major bytes, in native order, a function writes.
+pub fn from_writer(out: &Meta, write: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<CpuArray> {
     let layout = Layout::contiguous(&out.shape);
     let mut buffer = super::Buffer::uninit(out.dtype, layout.numel())?;
-    if bytes.len() != buffer.bytes() {
-        let why =
-            format!("expected {} bytes for {:?} of {}, got {}", buffer.bytes(), out.shape, out.dtype, bytes.len());
-        return Err(Error::value("from_bytes", why));
-    }
-    buffer.fill_from_bytes(bytes);
+    buffer.fill_by(write)?;
     Ok(CpuArray { buffer: Arc::new(buffer), layout, dtype: out.dtype, apart: None })
 }
 

@@ -23,16 +23,28 @@ pub(super) fn transfer(x: &Tensor, device: Device) -> Result<Storage> {
     if let Some(storage) = transfer_in_place(x, &meta)? {
         return Ok(storage);
     }
-    let mut made = None;
     let _apart = graph::Paused::new(false);
+    if let (Repr::Gpu(a), Device::Cpu) = (&x.storage().0, device) {
+        return copied_to_host(a, &meta);
+    }
+    let mut made = None;
     with_bytes(x, &mut |bytes| made = Some(from_bytes(bytes, &meta, device)))?;
     made.unwrap_or_else(|| Err(Error::runtime("to", "the elements were not read".to_string())))
+}
+
+/// A storage of the host's with a copy of the elements. Evaluates.
+fn copied_to_host(a: &gpu::GpuArray, meta: &Meta) -> Result<Storage> {
+    let begun = profile::begin();
+    let array = lucid_cpu::copy::from_writer(meta, |bytes| gpu::copy_to(a, bytes))?;
+    profile::end_other(begun, "read");
+    Ok(Storage(Repr::Cpu(array)))
 }
 
 /// A storage of the other device that shows the same memory; whoever is written to first takes a copy. `None` where the
 /// elements have to be copied now.
 fn transfer_in_place(x: &Tensor, meta: &Meta) -> Result<Option<Storage>> {
     match &x.storage().0 {
+        Repr::Cpu(_) | Repr::Gpu(_) if !gpu::shares_memory() => Ok(None),
         Repr::Gpu(a) => {
             Ok(gpu::lend(a)?.and_then(|lasting| CpuArray::lent(lasting, meta)).map(|array| Storage(Repr::Cpu(array))))
         }

@@ -104,11 +104,11 @@ fn reduced(op: &'static str, ring: &mlx::Group, x: &Tensor, how: mlx::Reduce) ->
 
 /// A reduction by MLX, whose ring sends both ways at once from [`BOTH_WAYS`] bytes for each member on. The thread of a socket
 /// then receives and sends, and sleeps up to a tick of the system's clock in one while the other could go on: up to
-/// [`MANY`] times as much it is faster in pieces that go one way.
+/// [`MANY`] times as much it is faster in pieces that go one way. NCCL takes it whole.
 fn in_pieces(op: &'static str, ring: &mlx::Group, x: &Tensor, how: mlx::Reduce) -> Result<Tensor> {
     let size = x.dtype().size().max(1);
     let (count, most) = (x.numel(), (ring.size() * BOTH_WAYS - 1) / size);
-    if count <= most || count >= MANY * most {
+    if ring.is_on_gpu() || count <= most || count >= MANY * most {
         return through_mlx(op, x, x.shape(), |a| ring.all_reduce(a, how));
     }
     let flat = x.reshape(&[-1])?;

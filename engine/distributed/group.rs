@@ -528,6 +528,11 @@ impl Group {
         crate::graph::recording() || (self.ops && self.size() > 1)
     }
 
+    /// Does what its collectives move stay in the GPU's memory?
+    pub(super) fn is_on_gpu(&self) -> bool {
+        self.core.job.launched.get().is_some_and(|group| group.is_on_gpu())
+    }
+
     /// Its name in primitives.
     pub(crate) fn reference(&self) -> GroupName {
         GroupName { name: self.name().into(), serial: self.core.serial }

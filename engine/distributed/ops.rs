@@ -11,7 +11,8 @@ use crate::{Device, Error, Result, Tensor};
 use lucid_ir::Meta;
 use lucid_mlx::communication;
 
-/// Runs a primitive: at once on the CPU device, while on the GPU device the group's thread runs it, and its result is lazy.
+/// Runs a primitive: at once on the CPU device and where elements travel from the GPU's memory to another's. Else the group's
+/// thread runs it on the GPU device, and its result is lazy.
 pub(crate) fn perform(op: &CommunicationOp, x: &Tensor, meta: &Meta) -> Result<Storage> {
     let name = op.name();
     let mut group = Group::named(op.group())?;
@@ -20,9 +21,12 @@ pub(crate) fn perform(op: &CommunicationOp, x: &Tensor, meta: &Meta) -> Result<S
         let own = made.is_contiguous() && !made.storage().shares_storage(x.storage());
         return Ok(if own { made } else { made.copy()? }.storage().clone());
     }
-    let now = communication::snapshot(name, dispatch::gpu_arrays(name, &[x])?[0])?;
+    let now = dispatch::of_gpu_array(communication::snapshot(name, dispatch::gpu_arrays(name, &[x])?[0])?);
+    if group.is_on_gpu() {
+        return Ok(begun(op, &group, &now)?.wait_interruptible()?.storage().clone());
+    }
     group.hosts = true;
-    let work = begun(op, &group, &dispatch::of_gpu_array(now))?;
+    let work = begun(op, &group, &now)?;
     let node = pending::node_of(group.name());
     pending::expect(node, &work);
     let arrived = move || {

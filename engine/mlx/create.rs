@@ -195,7 +195,15 @@ pub(super) fn range_of(bytes: &[u8], dtype: DType) -> ValueRange {
     range.map_or(ValueRange::Nothing, |(a, b)| ValueRange::Within(a, b))
 }
 
-/// Hands over the elements as row-major bytes, in MLX's own memory where they have that layout. Evaluates.
+/// Copies the elements to as many row-major bytes. Evaluates.
+pub(super) fn copy_to(x: &GpuArray, out: &mut [u8]) -> Made<()> {
+    let logical = x.value()?.logical()?.into_owned();
+    logical.copy_to(out)?;
+    lazy::settle();
+    Ok(())
+}
+
+/// Hands over the elements as row-major bytes, in MLX's own memory where they have that layout and the host uses it. Evaluates.
 pub(super) fn with_bytes<R>(x: &GpuArray, f: impl FnOnce(&[u8]) -> R) -> Made<R> {
     let logical = x.value()?.logical()?.into_owned();
     let result = logical.read(f)?;

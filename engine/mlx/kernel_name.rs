@@ -31,6 +31,7 @@ macro_rules! kernel_names {
     };
 }
 kernel_names! {
+    ArgExtremum "arg_extremum",
     AttentionWeights "attention_weights",
     ColumnMoments "column_moments",
     ColumnMomentsJoined "column_moments_joined",

@@ -10,6 +10,7 @@
 
 mod airy;
 mod align;
+mod arg_extremum;
 mod array;
 mod attention;
 mod bessel;
@@ -83,6 +84,7 @@ pub use attention::attention_gradients;
 pub use create::{lent_from, set_lent_from};
 pub use decoder_layer::{decoder_layer, DecoderLayer};
 pub use host_kernel::set_hosting;
+pub use layer_kernel::KnownLayer;
 pub use lower::set_lowering;
 pub use norm_kernels::{affine_gradients, channel_moments};
 pub use row_product::{is_wanted as runs_decoder_layers, row_product, Gate, RowMatrix};
@@ -329,6 +331,17 @@ impl Backend for GpuBackend {
     fn set_cache_limit(bytes: usize) -> Result<usize> {
         memory::set_cache_limit(bytes).map_err(|e| Fault::from(e).of("set_cache_limit"))
     }
+}
+
+/// Do the host and the device use the same memory? Where not, nothing is shown in place and all is copied: an NVIDIA GPU's
+/// memory is MLX's to show to the host, but page by page.
+pub fn shares_memory() -> bool {
+    !mlx_ffi::device::copies_by_device()
+}
+
+/// Copies the elements to as many row-major bytes. Evaluates.
+pub fn copy_to(x: &GpuArray, out: &mut [u8]) -> Result<()> {
+    create::copy_to(x, out).map_err(|e| e.of("to"))
 }
 
 /// The elements in place, for the host to use; `None` where it has to copy them. Evaluates.

@@ -3,6 +3,7 @@
 //! They work along physical axes, so that a permuted value needs no transposition. Depends on `array`, `elementwise`, `host_kernel` and
 //! mlx-ffi. Invariant: as in PyTorch NaN wins extrema, and the first of equals is found.
 
+use super::arg_extremum;
 use super::array::GpuArray;
 use super::convert::{self, constant, int, ints, Ints};
 use super::host_kernel;
@@ -154,6 +155,9 @@ fn reduce_array(op: &ReduceOp, x: &Array, axes: &[i32], keep: bool, dtype: DType
 fn arg_extremum(x: &Array, axis: i32, keep: bool, dtype: DType, largest: bool) -> Made<Array> {
     if dtype.is_integral() {
         return Ok(if largest { ops::argmax_axis(x, axis, keep)? } else { ops::argmin_axis(x, axis, keep)? });
+    }
+    if let Some(places) = arg_extremum::arg_extremum(x, axis, keep, largest)? {
+        return Ok(places);
     }
     // MLX's own passes over NaN. The extremum is NaN where there is one, and then equal to nothing.
     let best = if largest { ops::max_axis(x, axis, true)? } else { ops::min_axis(x, axis, true)? };

@@ -51,6 +51,12 @@ int lucid_wait(lucid_waiter waiter);
 int lucid_settle(const mlx_array* outputs, size_t n, bool failed);
 /* The bytes of an available array, null if it is not row-contiguous. */
 int lucid_array_data(const void** data, mlx_array a);
+/* Are elements copied between host and device by the device, which has memory of its own? Else both use the same. */
+bool lucid_copies_by_device(void);
+/* Copies an available row-contiguous array of `size` bytes out. */
+int lucid_array_copy(void* out, size_t size, mlx_array a);
+/* A row-contiguous array of a copy of `size` bytes, as many as shape and dtype say. */
+int lucid_array_upload(mlx_array* made, const void* data, size_t size, const int* shape, size_t ndim, mlx_dtype dtype);
 
 // How many bytes an available row-major array begins behind its buffer; -1 where it is not such an array.
 int lucid_array_offset(int64_t* offset, mlx_array a);

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use crate::element::as_bytes;
 use crate::error::{self, Error, Result};
-use crate::{eval, ops, sys, Dtype, Element};
+use crate::{device, eval, ops, sys, Dtype, Element};
 
 /// An MLX array: a node in a lazy graph, or its computed value. A clone is a second handle of the same array.
 ///
@@ -108,10 +108,20 @@ impl Array {
             let len = bytes.len();
             return Err(Error::Mismatch(format!("{len} bytes do not make an array of shape {shape:?} and {dtype}")));
         }
-        // An empty vector's pointer dangles; MLX is given one that does not.
-        let data = if bytes.is_empty() { [0u8; 16].as_ptr() } else { bytes.as_ptr() };
-        // SAFETY: the bytes are as many as the shape and dtype say, and are copied during the call.
-        Array::own(unsafe { sys::mlx_array_new_data(data.cast(), shape.as_ptr(), shape.len() as i32, dtype.raw()) })
+        if bytes.is_empty() {
+            // An empty vector's pointer dangles; MLX is given one that does not.
+            let data = [0u8; 16];
+            let (data, n) = (data.as_ptr().cast(), shape.len() as i32);
+            // SAFETY: no bytes are read.
+            return Array::own(unsafe { sys::mlx_array_new_data(data, shape.as_ptr(), n, dtype.raw()) });
+        }
+        let mut made = Array::empty();
+        let (data, len) = (bytes.as_ptr().cast(), bytes.len());
+        // SAFETY: an empty array; the bytes are as many as the shape and dtype say, and are copied during the call.
+        error::check(unsafe {
+            sys::lucid_array_upload(&mut made.slot(), data, len, shape.as_ptr(), shape.len(), dtype.raw())
+        })?;
+        Ok(made)
     }
 
     /// An array of the given shape with a copy of the values, which are in row-major order.
@@ -197,20 +207,60 @@ impl Array {
         if len == 0 {
             return Ok(f(&[]));
         }
+        if device::copies_by_device() {
+            let mut bytes = Vec::new();
+            bytes
+                .try_reserve_exact(len)
+                .map_err(|_| Error::OutOfMemory(format!("no memory for {len} bytes to read")))?;
+            bytes.resize(len, 0);
+            self.copy_to(&mut bytes)?;
+            return Ok(f(&bytes));
+        }
         let data = self.data()?;
         if !data.is_null() {
             // SAFETY: the array is available and row-contiguous, so its buffer holds `len` bytes from there; the buffer
             // is neither written nor freed while `self` holds a handle of it.
             return Ok(f(unsafe { std::slice::from_raw_parts(data, len) }));
         }
+        match self.ordered()? {
+            Some(copy) => copy.read(f),
+            None => Err(Error::NotEvaluated("its bytes are nowhere".into())),
+        }
+    }
+
+    /// Evaluates and copies the value's bytes, in row-major order, to as many bytes of the host's.
+    pub fn copy_to(&self, out: &mut [u8]) -> Result<()> {
+        self.eval()?;
+        if out.len() != self.nbytes() {
+            let (given, shape) = (out.len(), self.shape());
+            return Err(Error::Mismatch(format!(
+                "{given} bytes do not hold an array of shape {shape:?} and {}",
+                self.dtype()
+            )));
+        }
+        if out.is_empty() {
+            return Ok(());
+        }
+        if let Some(ordered) = self.ordered()? {
+            return ordered.copy_to(out);
+        }
+        let (to, len) = (out.as_mut_ptr().cast(), out.len());
+        let _lock = eval::schedule_lock();
+        // SAFETY: as many bytes as the evaluated, row-major array has; finding its own may move them, hence the lock.
+        error::check(unsafe { sys::lucid_array_copy(to, len, self.raw()) })
+    }
+
+    /// A row-major copy of an evaluated array that is not row-major, evaluated too.
+    fn ordered(&self) -> Result<Option<Array>> {
+        if self.offset()?.is_some() {
+            return Ok(None);
+        }
         let copy = ops::contiguous(self, false)?;
         copy.eval()?;
-        let data = copy.data()?;
-        if data.is_null() {
-            return Err(Error::NotEvaluated("its contiguous copy is not contiguous".into()));
+        match copy.offset()? {
+            Some(_) => Ok(Some(copy)),
+            None => Err(Error::NotEvaluated("its contiguous copy is not contiguous".into())),
         }
-        // SAFETY: as above, for the copy, which outlives the call.
-        Ok(f(unsafe { std::slice::from_raw_parts(data, len) }))
     }
 
     /// Evaluates and says where the value's bytes are in the memory of this process; `None` where they are not in

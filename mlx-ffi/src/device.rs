@@ -89,6 +89,12 @@ pub fn is_available(wanted: Kind) -> Result<bool> {
     Ok(wanted == Kind::Cpu || kind()? == wanted)
 }
 
+/// Has the device memory of its own, so that its copies bring elements to the host and from there? Elsewhere both use the same.
+pub fn copies_by_device() -> bool {
+    // SAFETY: no arguments.
+    unsafe { sys::lucid_copies_by_device() }
+}
+
 /// How many devices of the offered kind there are.
 pub fn count() -> Result<usize> {
     let mut count: c_int = 0;

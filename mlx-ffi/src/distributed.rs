@@ -168,6 +168,13 @@ impl Group {
         let mut handle = Handle(sys::mlx_distributed_group { ctx: std::ptr::null_mut() });
         // SAFETY: a terminated text, and a null handle to fill.
         check(unsafe { sys::mlx_distributed_init(&mut handle.0, true, name.as_ptr()) })?;
+        if backend == "nccl" {
+            // One more holder, for good. MLX's own goes when the process ends, and with the last one a group that waits for a
+            // driver which is gone, throws, and ends the process by SIGABRT.
+            let mut kept = sys::mlx_distributed_group { ctx: std::ptr::null_mut() };
+            // SAFETY: as above; MLX gives the group that it has.
+            check(unsafe { sys::mlx_distributed_init(&mut kept, true, name.as_ptr()) })?;
+        }
         let mut group = Group::of(handle, stream, Vec::new());
         group.on_gpu = backend == "nccl";
         Ok(group)
@@ -189,6 +196,11 @@ impl Group {
     /// How many processes there are.
     pub fn size(&self) -> usize {
         self.size
+    }
+
+    /// Does what it moves stay in the GPU's memory, as NCCL's does?
+    pub fn is_on_gpu(&self) -> bool {
+        self.on_gpu
     }
 
     /// Ends what waits for a peer of this ring; every collective fails from then on. Without effect on other backends.

@@ -65,6 +65,24 @@ fn shapes_are_read_without_evaluating() -> Outcome {
 }
 
 #[test]
+fn values_are_copied_to_bytes_of_the_host() -> Outcome {
+    let a = floats(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &[2, 3]);
+    let copied = |a: &Array| -> Result<Vec<f32>, Error> {
+        let mut bytes = vec![0; a.nbytes()];
+        a.copy_to(&mut bytes)?;
+        Ok(bytes.chunks(4).map(|b| f32::from_ne_bytes(b.try_into().unwrap())).collect())
+    };
+    assert_eq!(copied(&a)?, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    assert_eq!(copied(&ops::add(&a, &a)?)?, [2.0, 4.0, 6.0, 8.0, 10.0, 12.0]);
+    assert_eq!(copied(&ops::transpose(&a)?)?, [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
+    assert_eq!(copied(&ops::slice(&a, &[1, 1], &[2, 3], &[1, 1])?)?, [5.0, 6.0]);
+    assert_eq!(copied(&ops::broadcast_to(&Array::scalar(7f32)?, &[2, 2])?)?, [7.0; 4]);
+    assert_eq!(copied(&Array::from_slice::<f32>(&[], &[0, 3])?)?, [] as [f32; 0]);
+    assert!(matches!(a.copy_to(&mut [0; 20]), Err(Error::Mismatch(_))));
+    Ok(())
+}
+
+#[test]
 fn reading_orders_the_values() -> Outcome {
     let a = floats(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &[2, 3]);
     assert_eq!(ops::transpose(&a)?.to_vec::<f32>()?, [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);

@@ -546,18 +546,18 @@ impl Buffer {
         ReadGuard::new(data, place)
     }
 
-    /// Overwrites a buffer that nobody shares with the bytes of as many elements; any but 0 is `true` in a `bool` buffer.
+    /// Overwrites a buffer that nobody shares with the bytes that `write` puts there; any but 0 is `true` in a `bool` buffer.
     ///
-    /// # Panics
-    /// If the sizes differ.
-    pub fn fill_from_bytes(&mut self, bytes: &[u8]) {
-        assert_eq!(bytes.len(), self.bytes(), "bytes of another buffer");
+    /// # Errors
+    /// What `write` returns.
+    pub fn fill_by(&mut self, write: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<()> {
         // SAFETY: `&mut self` makes this the only access; u8 has no alignment.
-        let to = unsafe { slice::from_raw_parts_mut(self.own_mut(), bytes.len()) };
-        match self.dtype {
-            DType::Bool => to.iter_mut().zip(bytes).for_each(|(t, &b)| *t = u8::from(b != 0)),
-            _ => to.copy_from_slice(bytes),
+        let to = unsafe { slice::from_raw_parts_mut(self.own_mut(), self.bytes()) };
+        write(to)?;
+        if self.dtype == DType::Bool {
+            to.iter_mut().for_each(|t| *t = u8::from(*t != 0));
         }
+        Ok(())
     }
 
     fn own_mut(&mut self) -> *mut u8 {

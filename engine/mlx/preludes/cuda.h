@@ -5,6 +5,7 @@
 #define LUCID_SHUFFLE(v, by) __shfl_xor_sync(0xffffffffu, v, by)
 #define LUCID_DEVICE
 #define LUCID_AS_FLOAT(v) __uint_as_float(v)
+#define LUCID_AS_BITS(v) __float_as_uint(v)
 #define LUCID_UNROLL _Pragma("unroll")
 #define LUCID_UNROLL_BY_4 _Pragma("unroll 4")
 // Counts that the groups of a launch share. One more, whose number before it gives.

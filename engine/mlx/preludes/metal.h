@@ -5,5 +5,6 @@
 #define LUCID_SHUFFLE(v, by) simd_shuffle_xor(v, by)
 #define LUCID_DEVICE device
 #define LUCID_AS_FLOAT(v) as_type<float>(v)
+#define LUCID_AS_BITS(v) as_type<unsigned int>(v)
 #define LUCID_UNROLL _Pragma("unroll")
 #define LUCID_UNROLL_BY_4 _Pragma("unroll 4")

@@ -60,6 +60,28 @@ def test_functions_of_an_element(language: str, dtype: str) -> None:
     agree(language, dtype, program, "element")
 
 
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_places_of_extrema(language: str, dtype: str) -> None:
+    """The first of equal ones, zeros of both signs among them, and the first NaN before all else."""
+    values = np.random.default_rng(0).standard_normal((8, 2500)).astype(np.float32)
+    values[1, [40, 7, 2000]] = 9
+    values[2] = -np.abs(values[2])
+    values[2, [2100, 300]] = [0.0, -0.0]
+    values[3, [900, 2300]] = np.nan
+    values[4] = -np.inf
+    values[5, 5], values[5, 6] = np.inf, -np.inf
+    values[6] = np.nan
+    values[7] = 1
+
+    def program(device: str) -> list[lucid.Tensor]:
+        x = lucid.tensor(values).to(getattr(lucid, dtype)).to(device)
+        rows = x.reshape(2, 4, 2500)
+        return [x.argmax(-1), x.argmin(-1), rows.argmax(2, keepdim=True), (-x).argmin(-1), x.abs().argmin(1), x[0].argmax()]
+
+    agree(language, dtype, program, "arg_extremum")
+
+
 # Rows that threads in step keep in registers, that a group does, and that are read again.
 LENGTHS = [33, 196, 1500, 8200]
 

@@ -85,7 +85,11 @@ fn offered_memory_is_written_only_when_it_is_given_back() {
 fn bools_are_0_or_1() {
     let mut b = Buffer::uninit(DType::Bool, 3).unwrap();
     assert_eq!(&b.read::<bool>()[..], &[false; 3]);
-    b.fill_from_bytes(&[0, 1, 7]);
+    let write = |to: &mut [u8]| {
+        to.copy_from_slice(&[0, 1, 7]);
+        Ok(())
+    };
+    b.fill_by(write).unwrap();
     assert_eq!(&b.read_bytes()[..], &[0, 1, 1]);
 }
 

@@ -63,6 +63,7 @@ LUCID_INLINE uint3 lucid_three(uint32_t which) {
 // Groups run one after the other, so that fences order what is in order already.
 LUCID_INLINE void __threadfence() {}
 LUCID_INLINE float __uint_as_float(unsigned int x) { return __builtin_bit_cast(float, x); }
+LUCID_INLINE unsigned int __float_as_uint(float x) { return __builtin_bit_cast(unsigned int, x); }
 LUCID_INLINE float exp(float x) { return expf(x); }
 LUCID_INLINE float log(float x) { return logf(x); }
 LUCID_INLINE float sqrt(float x) { return sqrtf(x); }
