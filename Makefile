@@ -111,9 +111,9 @@ run: build $(VENV)/.examples
 # Where cargo puts what it builds. Its `run` would compile the engine again, for one package instead of all.
 BUILT = $${CARGO_TARGET_DIR:-target}/release
 
-# `make test PROCESSES=2` runs the Python tests beside each other: most compute on one core. Those of emulated kernels end with
-# one that asks which of them ran, in its own process.
-PROCESSES = 0
+# The Python tests run in two processes, since most compute on one core; PROCESSES=0 runs them in one. Those of emulated
+# kernels end with a test that asks which of them ran, in its own process.
+PROCESSES = 2
 PYTEST = $(BIN)/python -m pytest -q --numprocesses $(PROCESSES) --dist worksteal
 
 # Every test there is; cargo's are the doc tests too, of which every op has one. The Rust example learns what

@@ -258,7 +258,7 @@ pub(crate) use graph_steps::{
     attention_gradients, channel_moments, decoder_layer, fuses, in_one_pass, norm_gradients, row_product, run,
     run_fused, runs_custom_kernels, runs_decoder_layers, DecoderLayer, RowMatrix,
 };
-pub(crate) use lucid_mlx::Gate;
+pub(crate) use lucid_mlx::{Gate, KnownLayer};
 pub use memory::{empty_cache, memory_stats, reset_peak_memory_stats, set_cache_limit};
 pub(crate) use multi_output::{apply_multi, run_multi};
 pub(crate) use stored::index_into;

@@ -181,6 +181,8 @@ pub(crate) struct DecoderLayer<'a> {
     /// Heads of queries, of keys, and elements of a head.
     pub heads: [usize; 3],
     pub scale: f64,
+    /// What earlier launches over these tensors found out.
+    pub known: &'a lucid_mlx::KnownLayer,
 }
 
 /// A layer of a decoder over `x` (B, L, hidden), which writes keys and values behind `at` others and which the tape sees
@@ -205,6 +207,7 @@ pub(crate) fn decoder_layer(
             gate: layer.gate,
             heads: layer.heads,
             scale: layer.scale,
+            known: layer.known,
         };
         Some((
             gpu_array(x)?,

@@ -7,7 +7,7 @@
 use super::config::{Activation, Config};
 use super::rope::rotate;
 use super::weights::{Matrix, Tensors};
-use crate::dispatch::{self, DecoderLayer, Gate};
+use crate::dispatch::{self, DecoderLayer, Gate, KnownLayer};
 use crate::nn::Approximate;
 use crate::ops::{nn, norm};
 use crate::{DType, Result, Tensor};
@@ -54,6 +54,8 @@ pub(super) struct Layer {
     pub(super) mlp_norms: Option<[Norm; 2]>,
     /// Of queries and keys.
     pub(super) head_norms: Option<[Norm; 2]>,
+    /// Of launches of the whole layer.
+    known: KnownLayer,
 }
 
 impl Layer {
@@ -79,6 +81,7 @@ impl Layer {
             gate: t.matrix(&name("mlp.gate_proj"), inner, h, c.mlp_bias)?,
             up: t.matrix(&name("mlp.up_proj"), inner, h, c.mlp_bias)?,
             down: t.matrix(&name("mlp.down_proj"), h, inner, c.mlp_bias)?,
+            known: KnownLayer::default(),
         })
     }
 
@@ -118,6 +121,7 @@ impl Layer {
             gate,
             heads: [c.heads, c.kv_heads, c.head_dim],
             scale: c.scale,
+            known: &self.known,
         };
         dispatch::decoder_layer(x, &layer, angles, buffers, at)
     }

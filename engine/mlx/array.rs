@@ -212,6 +212,11 @@ impl Deref for Held<'_> {
 }
 
 impl GpuArray {
+    /// How often its memory was written, whoever counts the writes.
+    pub(super) fn writes(&self) -> u32 {
+        self.cell.version()
+    }
+
     /// A new storage with a value in it.
     #[inline]
     pub(super) fn new(value: Value, shape: &[usize], dtype: DType) -> Made<GpuArray> {

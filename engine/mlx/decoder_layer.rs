@@ -9,7 +9,7 @@ use super::convert::{int, Ints};
 use super::decode_kernels::{self, Sizes};
 use super::kernel_error::Made;
 use super::kernel_text::type_name;
-use super::layer_kernel::{self, Token};
+use super::layer_kernel::{self, KnownLayer, Token};
 use super::nn;
 use super::quantized;
 use super::row_product::{self, After, Gate, RowMatrix, Rows, MOST_ROWS};
@@ -38,6 +38,15 @@ pub struct DecoderLayer<'a> {
     pub heads: [usize; 3],
     /// What scores are multiplied by.
     pub scale: f64,
+    /// What earlier launches found out about the layer.
+    pub known: &'a KnownLayer,
+}
+
+impl<'a> DecoderLayer<'a> {
+    /// In the order in which kernels take them.
+    pub(super) fn matrices(&self) -> impl Iterator<Item = &RowMatrix<'a>> {
+        self.projections.iter().chain([&self.joined]).chain(&self.gates).chain([&self.last])
+    }
 }
 
 /// The layer's result for `x` (B, L, hidden), whose tokens come behind `at` others. Cosines and sines (L, head / 2) are

@@ -16,9 +16,10 @@ use super::emulator::{self, Language};
 use super::kernel_error::Made;
 use super::layer_kernel_text::{scratch, text};
 use super::layer_product_text::Product;
-use super::row_product::{self, After, Plan, Rows};
+use super::row_product::{self, After, Plan, RowMatrix, Rows};
 use super::written::{self, Written};
 use mlx_ffi::{device, Array, Dtype};
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -162,19 +163,107 @@ fn multiplies_matrices() -> bool {
     emulator::language().is_some() || *HERE.get_or_init(known)
 }
 
+/// A plan, and what of it each launch asks for.
+struct Launched {
+    plan: LayerPlan,
+    key: Arc<str>,
+    /// Numbers that stages leave for one another, in the rows' dtype and in float32.
+    between: [i32; 2],
+    /// Counts, behind which are two numbers more.
+    counts: usize,
+    threads: usize,
+}
+
+impl Launched {
+    fn of(plan: LayerPlan) -> Made<Launched> {
+        let groups = STAGES.iter().map(|&s| plan.groups(s)).max().unwrap_or(1);
+        Ok(Launched {
+            key: plan.key(),
+            between: [
+                int(scratch(&plan).iter().map(|(_, n)| n).sum())?,
+                int(plan.all_sets() * plan.splits * plan.kept())?,
+            ],
+            counts: plan.place(),
+            threads: groups.min(GROUPS) * GROUP,
+            plan,
+        })
+    }
+}
+
+/// What a plan was made for: rows, the function and numbers of the layer, the room for keys, and how often each of its arrays had
+/// been written. Who has a [`KnownLayer`] has the same arrays each time.
+#[derive(PartialEq)]
+struct Conditions {
+    rows: [usize; 3],
+    dtype: crate::DType,
+    language: Option<Language>,
+    numbers: [u64; 2],
+    gate: row_product::Gate,
+    writes: SmallVec<[u32; 32]>,
+}
+
+/// The plan of a layer's last launch, which holds as long as nobody writes its matrices. It holds none of them.
+#[derive(Default)]
+pub struct KnownLayer(Mutex<Option<(Conditions, Arc<Launched>)>>);
+
+impl KnownLayer {
+    /// The plan of a layer's launch, made anew where something has changed; `None` where there is none.
+    fn launched(
+        &self,
+        of: Rows,
+        layer: &DecoderLayer<'_>,
+        kind: &'static str,
+        token: &Token<'_>,
+    ) -> Made<Option<Arc<Launched>>> {
+        // What is recorded is new memory: embeddings, or a layer's result.
+        if token.x.is_evaluated() && !row_product::aligned(token.x)? {
+            return Ok(None);
+        }
+        let packed = |m: &RowMatrix<'_>| m.packed.map(|(scales, biases, ..)| [scales.writes(), biases.writes()]);
+        let now = Conditions {
+            rows: [of.rows, of.columns, token.buffers[0].shape()[2]],
+            dtype: of.dtype,
+            language: custom_kernel::language().filter(|_| row_product::is_wanted()),
+            numbers: [layer.eps, layer.scale].map(f64::to_bits),
+            gate: layer.gate,
+            writes: layer
+                .matrices()
+                .flat_map(|m| {
+                    let packed = packed(m).into_iter().flatten();
+                    [m.weight.writes()].into_iter().chain(packed).chain(m.bias.map(GpuArray::writes))
+                })
+                .chain(layer.norms.iter().map(|n| n.writes()))
+                .collect(),
+        };
+        if let Some((then, launched)) = &*self.0.lock()
+            && *then == now
+        {
+            return Ok(Some(Arc::clone(launched)));
+        }
+        let Some(plan) = plan(of, layer, kind, token)? else { return Ok(None) };
+        let launched = Arc::new(Launched::of(plan)?);
+        *self.0.lock() = Some((now, Arc::clone(&launched)));
+        Ok(Some(launched))
+    }
+}
+
+impl std::fmt::Debug for KnownLayer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "KnownLayer({})", if self.0.lock().is_some() { "a plan" } else { "nothing" })
+    }
+}
+
 /// The plan of a layer's launch; `None` where there is none.
 fn plan(of: Rows, layer: &DecoderLayer<'_>, kind: &'static str, token: &Token<'_>) -> Made<Option<LayerPlan>> {
     let [heads, kv_heads, head] = layer.heads;
     let sizes = Sizes { batch: of.rows, heads, kv_heads, head, count: 1, room: token.buffers[0].shape()[2] };
     let able = custom_kernel::language() == Some(Language::Cuda) && multiplies_matrices();
-    // What is recorded is new memory: embeddings, or a layer's result.
-    let able = able && (!token.x.is_evaluated() || row_product::aligned(token.x)?);
     let able = able && row_product::aligned(token.norms[0])? && row_product::aligned(token.norms[1])?;
     if !able || !sizes.fit() || !heads.is_multiple_of(kv_heads) {
         return Ok(None);
     }
     let rotation = After::Rotated { head, cos: token.angles[0], sin: token.angles[1] };
-    let one = std::slice::from_ref::<row_product::RowMatrix<'_>>;
+    let one = std::slice::from_ref::<RowMatrix<'_>>;
     let (joined, inside) = (Rows { columns: heads * head, ..of }, Rows { columns: layer.last.columns(), ..of });
     let projections = row_product::plan(of, true, &layer.projections, &rotation)?;
     let joined = row_product::plan(joined, false, one(&layer.joined), &After::Added(token.x))?;
@@ -196,8 +285,8 @@ fn plan(of: Rows, layer: &DecoderLayer<'_>, kind: &'static str, token: &Token<'_
 
 /// The layer's result (B, 1, hidden), with keys and values written; `None` where no kernel takes it.
 pub(super) fn launch(of: Rows, layer: &DecoderLayer<'_>, kind: &'static str, token: &Token<'_>) -> Made<Option<Array>> {
-    let Some(plan) = plan(of, layer, kind, token)? else { return Ok(None) };
-    let (rows, counts) = (plan.rows(), plan.place());
+    let Some(launched) = layer.known.launched(of, layer, kind, token)? else { return Ok(None) };
+    let (rows, counts) = (of.rows, launched.counts);
     let Some([keys, values]) = written::both(token.buffers, counts, token.at)? else { return Ok(None) };
     let logical = |a: &GpuArray| -> Made<Array> { Ok(a.value()?.logical()?.into_owned()) };
     let mut inputs: SmallVec<[Array; 40]> = SmallVec::new();
@@ -213,7 +302,7 @@ pub(super) fn launch(of: Rows, layer: &DecoderLayer<'_>, kind: &'static str, tok
     ]);
     // Keys, values and counts, in the order of the text.
     let in_place = [5, 6, 7];
-    for m in layer.projections.iter().chain([&layer.joined]).chain(&layer.gates).chain([&layer.last]) {
+    for m in layer.matrices() {
         inputs.push(logical(m.weight)?);
         if let Some((scales, biases, ..)) = m.packed {
             inputs.extend([logical(scales)?, logical(biases)?]);
@@ -223,15 +312,13 @@ pub(super) fn launch(of: Rows, layer: &DecoderLayer<'_>, kind: &'static str, tok
         }
     }
     let dtype = super::convert::dtype(of.dtype)?;
-    let sizes = [int(scratch(&plan).iter().map(|(_, n)| n).sum())?];
-    let parts = [int(plan.all_sets() * plan.splits * plan.kept())?];
+    let [sizes, parts] = launched.between.map(|n| [n]);
     let (out, counts) = ([int(rows)?, 1, int(of.columns)?], [int(counts + 2)?]);
     let outputs = [(&out[..], dtype), (&sizes[..], dtype), (&parts[..], Dtype::Float32), (&counts[..], Dtype::Uint32)];
     let refs: SmallVec<[&Array; 40]> = inputs.iter().collect();
-    let groups = STAGES.iter().map(|&s| plan.groups(s)).max().unwrap_or(1);
-    let threads = groups.min(GROUPS) * GROUP;
+    let body = || text(&launched.plan);
     let (made, changed) =
-        custom_kernel::launch_in_place(&plan.key(), || text(&plan), &refs, &in_place, &outputs, threads)?;
+        custom_kernel::launch_in_place(&launched.key, body, &refs, &in_place, &outputs, launched.threads)?;
     let ([result, _, _, counts], [keys, values, _]) = (made.as_slice(), changed.as_slice()) else {
         return Err(crate::Error::backend("decoder_layer", "a launch without its results").into());
     };

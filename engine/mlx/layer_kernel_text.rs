@@ -58,7 +58,7 @@ pub(super) fn text(plan: &LayerPlan) -> Text {
     let inputs = inputs(plan);
     let mut body = String::new();
     let mut aligned = ["x0", "n0", "n1", "keys", "values", "scratch"].map(String::from).to_vec();
-    aligned.extend((0..7).map(|number| format!("p{number}")));
+    aligned.extend((0..7).flat_map(|number| ["p", "ps", "pb"].map(|name| format!("{name}{number}"))));
     let _ = writeln!(body, "// aligned to 16 bytes: {}\n// written in place: keys, values, counts", aligned.join(", "));
     let products: Vec<(Stage, Product<'_>)> =
         STAGES.iter().filter_map(|&stage| Some((stage, Product::of(plan.stage(stage)?)?))).collect();

@@ -57,8 +57,11 @@ impl<'a> Product<'a> {
         let turns = (plan.columns / unit).div_ceil(WARPS);
         let most = HELD / 2 / plan.rows / (WARPS * unit);
         let cap = (AHEAD / (2 * words + more)).clamp(1, 8).min(turns).min(most.max(1));
-        // As many as go into all turns, if that is not few.
-        let ahead = (cap.div_ceil(2)..=cap).rev().find(|&n| turns.is_multiple_of(n)).unwrap_or(cap);
+        // As many as go into all turns, if that is not few; of packed ones so many that their scales are whole words.
+        let whole = |&n: &usize| turns.is_multiple_of(n);
+        let choices = || (cap.div_ceil(2)..=cap).rev().filter(whole);
+        let words_of_scales = |&n: &usize| more == 0 || n > 1 && n.is_power_of_two();
+        let ahead = choices().find(words_of_scales).or_else(|| choices().next()).unwrap_or(cap);
         let piece = ahead * WARPS * unit;
         let span = (HELD / 2 / plan.rows / piece).max(1).min(turns.div_ceil(ahead)) * piece;
         Some(Product { plan, unit, words, ahead, turns, span })
@@ -96,25 +99,62 @@ impl<'a> Product<'a> {
         self.span >= self.plan.columns
     }
 
-    /// Do all warps have all turns, and is what is read ahead a part of them?
+    /// Do all warps have all turns, and is what is read ahead a whole part of them?
     fn is_even(&self) -> bool {
         (self.plan.columns / self.unit).is_multiple_of(WARPS) && self.turns.is_multiple_of(self.ahead)
     }
 
-    /// Reads the words of a turn into the registers of number `j`. A first turn that is not there reads the last: registers that
-    /// only some threads fill would be kept through all of the kernel.
-    fn read(&self, j: usize, turn: Option<&str>) -> String {
+    /// Words in which a thread has the scales of all turns that are read ahead, which lie beside each other; `None` where
+    /// scales are read one by one. Read so, each of them would bring the 32 bytes around it, for each warp anew.
+    fn scale_words(&self) -> Option<usize> {
+        let even = self.is_even() && self.ahead > 1 && self.ahead.is_power_of_two();
+        (self.is_packed() && even).then_some(self.ahead / 2)
+    }
+
+    /// The unit of a warp's turn of number `j` behind the turn `from`: a warp takes as many side by side as it reads ahead.
+    fn unit_at(&self, from: &str, j: usize) -> String {
+        format!("({from}) * {WARPS} + warp * {} + {j}", self.ahead)
+    }
+
+    /// Reads the scales and biases of the turns from `from` on, or the first ones, into words whose names begin with `to`.
+    fn read_scales(&self, to: &str, from: Option<&str>) -> String {
+        let Some(words) = self.scale_words() else { return String::new() };
+        let vector = ["unsigned int", "uint2", "", "uint4"][words - 1];
+        let (units, at) = (self.plan.columns / self.unit, self.unit_at(from.unwrap_or("0"), 0));
+        let mut text = format!(
+            "{{ unsigned int u = {at};\n{}{{\n",
+            match from {
+                Some(_) => format!("if (u < {units}) "),
+                None => String::new(),
+            }
+        );
+        for (name, array) in [("sa", "scalea"), ("ba", "biasa"), ("sb", "scaleb"), ("bb", "biasb")] {
+            let _ = writeln!(text, "{vector} v{name} = *(const {vector}*)({array} + u);");
+            for word in 0..words {
+                let of = if words == 1 { String::new() } else { format!(".{}", ["x", "y", "z", "w"][word]) };
+                let _ = writeln!(text, "{to}{name}{word} = v{name}{of};");
+            }
+        }
+        text + "}\n}\n"
+    }
+
+    /// Names of the words of scales and biases, which begin with `to`.
+    fn names_of_scales(&self, to: &str) -> Vec<String> {
+        let words = self.scale_words().unwrap_or(0);
+        (0..words).flat_map(|w| ["sa", "ba", "sb", "bb"].map(|name| format!("{to}{name}{w}"))).collect()
+    }
+
+    /// Reads the words of turn `j` behind the turn `from`, or of the first ones, into the registers of that number. A first turn
+    /// that is not there reads the last: registers that only some threads fill would be kept through all of the kernel.
+    fn read(&self, j: usize, from: Option<&str>) -> String {
         let vector = ["", "unsigned int", "uint2", "", "uint4"][self.words.min(4)];
         let vectors = self.words.div_ceil(4);
         let units = self.plan.columns / self.unit;
-        let mut text = match turn {
-            Some(turn) => format!("{{ unsigned int u = ({turn}) * {WARPS} + warp;\nif (u < {units}) {{\n"),
-            None if (j + 1) * WARPS <= units => format!("{{ unsigned int u = {} + warp; {{\n", j * WARPS),
-            None => format!(
-                "{{ unsigned int u = {at} + warp < {units} ? {at} + warp : {last}; {{\n",
-                at = j * WARPS,
-                last = units - 1
-            ),
+        let at = self.unit_at(from.unwrap_or("0"), j);
+        let mut text = match from {
+            Some(_) => format!("{{ unsigned int u = {at};\nif (u < {units}) {{\n"),
+            None if (WARPS - 1) * self.ahead + j < units => format!("{{ unsigned int u = {at}; {{\n"),
+            None => format!("{{ unsigned int u = {at} < {units} ? {at} : {}; {{\n", units - 1),
         };
         for row in ["a", "b"] {
             for v in 0..vectors {
@@ -127,23 +167,24 @@ impl<'a> Product<'a> {
                     let _ = writeln!(text, "q{row}{j}_{} = v{row}{v}{of};", v * 4 + word);
                 }
             }
-            if self.is_packed() {
+            if self.is_packed() && self.scale_words().is_none() {
                 let _ = writeln!(text, "s{row}{j} = scale{row}[u]; b{row}{j} = bias{row}[u];");
             }
         }
         text + "}\n}\n"
     }
 
-    /// Adds the products of a turn's words to the sums `c`.
-    fn multiply(&self, j: usize, turn: &str) -> String {
+    /// Adds the products of turn `j` behind `begin` to the sums `c`.
+    fn multiply(&self, j: usize) -> String {
         let Plan { kind, rows, columns, format, .. } = self.plan;
         let mma = if *kind == "LUCID_BF16" { "bf16" } else { "f16" };
         let vectors = self.unit / 32;
         let mut text = format!(
-            "{{ unsigned int u = ({turn}) * {WARPS} + warp;
+            "{{ unsigned int u = {at};
 {inside}{{
 const uint4* from = (const uint4*)held + column * {stride} + (u * {unit} - first) / 8 + quarter * {vectors};
 ",
+            at = self.unit_at("begin", j),
             inside = if self.is_even() { String::new() } else { format!("if (u < {})", columns / self.unit) },
             stride = self.stride() / 8,
             unit = self.unit,
@@ -197,13 +238,21 @@ const uint4* from = (const uint4*)held + column * {stride} + (u * {unit} - first
                 }
                 let offset = if mma == "bf16" { 128 } else { 1024 } * if bits == 4 { 1 } else { 17 };
                 let (n, unit) = (self.sums(), self.unit);
+                let scale = |name: &str| match self.scale_words() {
+                    Some(_) => format!("LUCID_{}({kind}, {name}{})", ["LOW", "HIGH"][j % 2], j / 2),
+                    None => format!("(float){name}{j}"),
+                };
                 let second = if *rows > 1 { format!("sums[column1 * {n} + at]") } else { "sum0".into() };
                 let _ = write!(
                     text,
                     "unsigned int at = u - first / {unit};
 float sum0 = sums[column0 * {n} + at], sum1 = {second};
-float sa = (float)sa{j}, sb = (float)sb{j}, za = (float)ba{j} - {offset}.0f * sa, zb = (float)bb{j} - {offset}.0f * sb;
-"
+float sa = {}, sb = {}, za = {} - {offset}.0f * sa, zb = {} - {offset}.0f * sb;
+",
+                    scale("sa"),
+                    scale("sb"),
+                    scale("ba"),
+                    scale("bb"),
                 );
                 for (e, row, sum) in [(0, "a", 0), (1, "a", 1), (2, "b", 0), (3, "b", 1)] {
                     let all = if bits == 4 { format!("low[{e}]") } else { format!("(low[{e}] + 16.0f * high[{e}])") };
@@ -224,10 +273,25 @@ float sa = (float)sa{j}, sb = (float)sb{j}, za = (float)ba{j} - {offset}.0f * sa
                 format!("{unrolled}for (unsigned int begin = {from}; begin < {until}; begin += {}) {{\n", self.ahead)
             }
         };
+        let next = format!("begin + {}", self.ahead);
+        let names = self.names_of_scales("next_");
+        if !is_one && !names.is_empty() {
+            let _ = writeln!(
+                text,
+                "unsigned int {};\n{}",
+                names.join(" = 0, ") + " = 0",
+                self.read_scales("next_", Some(&next))
+            );
+        }
         for j in 0..self.ahead {
-            text += &self.multiply(j, &format!("begin + {j}"));
+            text += &self.multiply(j);
             if !is_one {
-                text += &self.read(j, Some(&format!("begin + {}", self.ahead + j)));
+                text += &self.read(j, Some(&next));
+            }
+        }
+        if !is_one {
+            for (to, from) in self.names_of_scales("").iter().zip(&names) {
+                let _ = writeln!(text, "{to} = {from};");
             }
         }
         text + "}\n"
@@ -257,12 +321,16 @@ float sa = (float)sa{j}, sb = (float)sb{j}, za = (float)ba{j} - {offset}.0f * sa
             let names: Vec<String> =
                 (0..self.words).flat_map(|w| ["a", "b"].map(|row| format!("q{row}{j}_{w}"))).collect();
             let _ = writeln!(text, "unsigned int {};", names.join(", "));
-            if self.is_packed() {
+            if self.is_packed() && self.scale_words().is_none() {
                 let _ = writeln!(text, "{kind} sa{j}, ba{j}, sb{j}, bb{j};");
             }
         }
+        if self.scale_words().is_some() {
+            let _ = writeln!(text, "unsigned int {};", self.names_of_scales("").join(", "));
+        }
         let begun = |ticket: &str| {
             let reads: String = (0..self.ahead).map(|j| self.read(j, None)).collect();
+            let reads = self.read_scales("", None) + &reads;
             format!("item = {ticket} - {first};\n{}{reads}", self.rows_of_tile())
         };
         text += &begun("ticket");

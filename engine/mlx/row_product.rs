@@ -205,6 +205,7 @@ fn format(matrix: &RowMatrix<'_>, x: DType, columns: usize) -> Made<Option<Forma
     let (s, b) = (scales.value()?, biases.value()?);
     let plain = s.perm.is_none() && b.perm.is_none() && scales.element() == biases.element() && scales.numel() >= 8;
     let words = matrix.weight.element() == DType::I32 && shape[1] * 32 == columns * bits;
+    let plain = plain && aligned(s.array()?)? && aligned(b.array()?)?;
     let fits = alike && plain && words && matches!(bits, 4 | 8) && group.is_multiple_of(32);
     let Some(scales) = type_name(s.array()?.dtype()).filter(|_| fits && columns.is_multiple_of(group)) else {
         return Ok(None);

@@ -16,6 +16,7 @@ use lucid::llm::sampling::{scores, Settings};
 use lucid::llm::weights::Tensors;
 use lucid::{Error, Tensor};
 use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString};
 use std::collections::{BTreeMap, HashMap};
 
 fn tensor<'py>(py: Python<'py>, op: &'static str, arg: &'static str, x: Arg<'_, 'py>) -> PyResult<Tensor> {
@@ -216,6 +217,52 @@ impl _Decoder {
     }
 }
 
+/// Dictionaries that are looked at before each token: whether they have what they had, whether all of some are empty, and
+/// whether a name is in some. A model has 1,500 entries, which Python alone takes longer to look at than a GPU computes.
+#[pyclass(module = "lucid._C", frozen)]
+struct _Watched {
+    entries: Vec<(Py<PyDict>, Py<PyString>, Py<PyAny>)>,
+    hooks: Vec<Py<PyDict>>,
+    attributes: Vec<Py<PyDict>>,
+    name: Py<PyString>,
+}
+
+#[pymethods]
+impl _Watched {
+    #[new]
+    fn new(
+        entries: Vec<(Py<PyDict>, Py<PyString>, Py<PyAny>)>,
+        hooks: Vec<Py<PyDict>>,
+        attributes: Vec<Py<PyDict>>,
+        name: Py<PyString>,
+    ) -> _Watched {
+        _Watched { entries, hooks, attributes, name }
+    }
+
+    /// Has a dictionary of `hooks` anything, or one of `attributes` the name?
+    fn is_changed(&self, py: Python<'_>) -> PyResult<bool> {
+        if self.hooks.iter().any(|hooks| !hooks.bind(py).is_empty()) {
+            return Ok(true);
+        }
+        for attributes in &self.attributes {
+            if attributes.bind(py).contains(self.name.bind(py))? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Are the entries' values the very objects that they were?
+    fn holds(&self, py: Python<'_>) -> PyResult<bool> {
+        for (table, name, value) in &self.entries {
+            if !table.bind(py).get_item(name.bind(py))?.is_some_and(|now| now.is(value)) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
 /// Has the GPU device kernels for layers of decoders?
 #[pyfunction]
 fn _runs_decoder_layers() -> bool {
@@ -224,6 +271,7 @@ fn _runs_decoder_layers() -> bool {
 
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<_Decoder>()?;
+    m.add_class::<_Watched>()?;
     m.add_function(wrap_pyfunction!(_runs_decoder_layers, m)?)?;
     m.add_function(wrap_pyfunction!(_rope_frequencies, m)?)?;
     m.add_function(wrap_pyfunction!(_rope_rotate, m)?)?;

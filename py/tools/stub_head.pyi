@@ -1124,6 +1124,17 @@ class _Decoder:
         generator: Generator | None = None,
     ) -> tuple[list[_int], _int]: ...
 
+class _Watched:
+    def __init__(
+        self,
+        entries: list[tuple[dict[str, Any], str, Any]],
+        hooks: list[dict[Any, Any]],
+        attributes: list[dict[str, Any]],
+        name: str,
+    ) -> None: ...
+    def is_changed(self) -> _bool: ...
+    def holds(self) -> _bool: ...
+
 class _Tokenizer:
     @staticmethod
     def from_json(data: _bytes) -> _Tokenizer: ...

@@ -24,21 +24,18 @@ class TokenStep:
     """The engine's decoder of a model, and what must stay for it to be the model's."""
 
     def __init__(self, model: CausalLM) -> None:
-        self.entries: list[tuple[dict[str, Any], str, Any]] = []
-        self.hooks: list[dict[Any, Any]] = []
-        self.attributes = [module.__dict__ for module in model.modules()]
+        entries: list[tuple[dict[str, Any], str, Any]] = []
+        hooks: list[dict[Any, Any]] = []
         for module in model.modules():
             for table in (module._modules, module._parameters, module._buffers):
-                self.entries += [(table, name, value) for name, value in table.items()]
-            self.hooks += [getattr(module, name) for name in HOOKS]
+                entries += [(table, name, value) for name, value in table.items()]
+            hooks += [getattr(module, name) for name in HOOKS]
             # Numbers and functions of its own, which the engine took from the configuration.
-            self.entries += [(module.__dict__, name, v) for name, v in module.__dict__.items() if name[0] != "_"]
-        self.changed = self._is_changed()
+            entries += [(module.__dict__, name, v) for name, v in module.__dict__.items() if name[0] != "_"]
+        #: Has a module hooks, or a function of its own?
+        self.watched = _C._Watched(entries, hooks, [module.__dict__ for module in model.modules()], "forward")
+        self.changed = self.watched.is_changed()
         self.decoder = self._decoder(model) if not self.changed and self.is_plain(model) else None
-
-    def _is_changed(self) -> bool:
-        """Has a module hooks, or a function of its own?"""
-        return any(self.hooks) or any("forward" in attributes for attributes in self.attributes)
 
     @staticmethod
     def is_plain(model: CausalLM) -> bool:
@@ -85,9 +82,7 @@ class TokenStep:
 
     def is_current(self) -> bool:
         """Is the model what it was?"""
-        if self._is_changed() != self.changed:
-            return False
-        if any(table.get(name) is not value for table, name, value in self.entries):
+        if self.watched.is_changed() != self.changed or not self.watched.holds():
             return False
         return self.decoder is None or bool(self.decoder.is_current())
 

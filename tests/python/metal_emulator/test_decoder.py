@@ -85,11 +85,34 @@ def test_layers(language: str, dtype: str, bits: int, texts: int) -> None:
     assert seen >= want
 
 
-@pytest.mark.parametrize(("bits", "texts", "inner"), [(4, 8, 2304), (0, 3, 4608)])
-def test_wide_layers(bits: int, texts: int, inner: int) -> None:
+@pytest.mark.parametrize(
+    ("bits", "texts", "inner", "hidden"),
+    [
+        (4, 8, 2304, 64), (0, 3, 4608, 64),
+        # Scales of two, four and eight turns are read as words, of rows that are held whole and in pieces.
+        (8, 1, 1024, 512), (4, 1, 2048, 64), (8, 2, 4096, 64), (4, 8, 4096, 64),
+    ],
+)  # fmt: skip
+def test_wide_layers(bits: int, texts: int, inner: int, hidden: int) -> None:
     """Rows that a group cannot hold whole, and rows that registers cannot."""
-    model = made(bits, lucid.bfloat16, num_hidden_layers=1, intermediate_size=inner)
+    model = made(bits, lucid.bfloat16, num_hidden_layers=1, intermediate_size=inner, hidden_size=hidden)
     assert "decoder_layer" in agree("cuda", model, "bfloat16", texts)
+
+
+@lucid.no_grad()
+def test_matrices_that_are_written() -> None:
+    """What is known of a layer from one token to the next holds as long as its matrices do."""
+    model = made(4, lucid.bfloat16, num_hidden_layers=1)
+    before = logits(model, 1, False)
+    with emulated("cuda"):
+        _ = logits(model, 1, True)
+    mlp = model.model.layers[0].mlp
+    for module in (mlp.up_proj, mlp.down_proj):
+        module.scales.mul_(-3.0)
+    model.model.layers[0].input_layernorm.weight.mul_(2.0)
+    after = logits(model, 1, False)
+    assert max(abs(b - a).max() for b, a in zip(before, after, strict=True)) > 0.1
+    assert "decoder_layer" in agree("cuda", model, "bfloat16", 1)
 
 
 @lucid.no_grad()
