@@ -115,6 +115,7 @@ if TYPE_CHECKING:
     from lucid import overrides as overrides
     from lucid import profiler as profiler
     from lucid import quantization as quantization
+    from lucid import quasirandom as quasirandom
     from lucid import random as random
     from lucid import serialization as serialization
     from lucid import signal as signal
@@ -267,6 +268,7 @@ _PACKAGES = {
     "package",
     "profiler",
     "quantization",
+    "quasirandom",
     "random",
     "return_types",
     "serialization",

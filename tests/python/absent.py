@@ -71,6 +71,7 @@ COMPARED = (
         "hub",
         "jit",
         "library",
+        "quasirandom",
         "utils.model_zoo",
         "utils.tensorboard",
         "version",
