@@ -166,7 +166,7 @@ ABSENT: dict[str, dict[str, str]] = {
     "nn.modules.container": _names(INTERNAL, "T"),
     "nn.parallel": _names(
         "one process computes, on one GPU",
-        """DistributedDataParallelCPU data_parallel gather parallel_apply replicate scatter""",
+        "DistributedDataParallelCPU",
     ),
     "nn.utils.rnn": _names(INTERNAL, "PackedSequence_ bind"),
     "nn.utils.fusion": _names(INTERNAL, "ConvT LinearT"),

@@ -82,6 +82,19 @@ class _Loader:
         # The import system has written the second name's spec into it; relative imports go by the first.
         if not isinstance(module, _Stand):
             module.__spec__ = self.spec
+        _keep_functions(module)
+
+
+def _keep_functions(package: types.ModuleType) -> None:
+    """Registers the files of a package under whose names it shows something else, such as `nn.utils.weight_norm`.
+
+    An import of what is not registered would put the file in the function's place.
+    """
+    own = package.__name__
+    for name, file in list(sys.modules.items()):
+        parent, _, child = name.rpartition(".")
+        if parent == own and own.startswith("lucid.") and vars(package).get(child, file) is not file:
+            sys.modules.setdefault("torch" + name.removeprefix("lucid"), file)
 
 
 class TorchFinder:

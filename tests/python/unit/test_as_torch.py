@@ -145,6 +145,19 @@ def test_what_lucid_gets_takes_the_place_of_thin_modules() -> None:
     assert told == ["True"]
 
 
+def test_files_of_the_name_of_a_function_leave_it_in_its_place() -> None:
+    told = says("""
+        from torch.nn.utils.weight_norm import WeightNorm
+        from torch.nn.parallel.data_parallel import DataParallel
+        import torch.nn.parallel.replicate
+        import torch.nn.utils.spectral_norm
+        from torch import nn
+        functions = nn.utils.weight_norm, nn.utils.spectral_norm, nn.parallel.data_parallel, nn.parallel.replicate
+        print({type(f).__name__ for f in functions}, DataParallel is nn.DataParallel, WeightNorm.__name__)
+        """)
+    assert told == ["{'function'} True WeightNorm"]
+
+
 def test_pytorch_that_was_imported_before_is_an_error() -> None:
     code = """
         import sys, types

@@ -504,7 +504,9 @@ class Module(NamedInErrors, CallMixin, StateDictMixin):
         return self.train(False)
 
     def _replicate_for_data_parallel(self: T) -> T:
-        raise errors.NotImplementedError("data-parallel replicas are not supported: there is one GPU device")
+        from lucid.nn.parallel.replicate import without_parameters
+
+        return without_parameters(self)
 
     def requires_grad_(self: T, requires_grad: bool = True) -> T:
         """Says whether gradients are recorded for all parameters."""
