@@ -50,10 +50,10 @@ _STEPS = ("adadelta", "adagrad", "adam", "adamax", "adamw", "asgd", "nadam", "ra
 _MEMORY = _names(
     CUDA,
     """CUDAPluggableAllocator MemPool caching_allocator_alloc caching_allocator_delete caching_allocator_disabled
-    caching_allocator_enable change_current_allocator get_allocator_backend get_per_process_memory_fraction
-    host_memory_stats host_memory_stats_as_nested_dict list_gpu_processes max_memory_cached memory_cached
-    memory_snapshot memory_stats_as_nested_dict memory_summary reset_accumulated_host_memory_stats
-    reset_accumulated_memory_stats reset_max_memory_cached reset_peak_host_memory_stats
+    caching_allocator_enable change_current_allocator get_per_process_memory_fraction
+    host_memory_stats host_memory_stats_as_nested_dict list_gpu_processes
+    memory_snapshot memory_stats_as_nested_dict reset_accumulated_host_memory_stats
+    reset_accumulated_memory_stats reset_peak_host_memory_stats
     set_per_process_memory_fraction use_mem_pool""",
 )
 
@@ -76,18 +76,16 @@ ABSENT: dict[str, dict[str, str]] = {
         ),
         **_names(
             COMPILER,
-            """AliasDb AnyType Argument ArgumentSpec AwaitType Block BoolType BufferDict CallStack Capsule ClassType
-            Code CompilationUnit CompleteArgumentSpec ComplexType ConcreteModuleType ConcreteModuleTypeBuilder
-            DeepCopyMemoTable DeserializationStorageContext DeviceObjType DictType EnumType ErrorReport
-            ExecutionPlan FileCheck FloatType FunctionSchema Future FutureType Gradient Graph GraphExecutorState
-            IODescriptor InferredType IntType InterfaceType JITException ListType LiteScriptModule ModuleDict Node
-            NoneType NumberType OperatorInfo OptionalType ParameterDict PyObjectType RRefType ScriptClass
-            ScriptClassFunction ScriptDict ScriptDictIterator ScriptDictKeyIterator ScriptFunction ScriptList
-            ScriptListIterator ScriptMethod ScriptModuleSerializer ScriptObject ScriptObjectProperty
-            SerializationStorageContext StaticModule StreamObjType StringType SymBoolType SymIntType Tag
-            TensorType TracingState TupleType Type UnionType Use Value cpp fork
-            import_ir_module import_ir_module_from_buffer merge_type_from_type_comment parse_ir parse_schema
-            parse_type_comment unify_type_list wait""",
+            """AliasDb Argument ArgumentSpec Block BufferDict CallStack Capsule Code CompilationUnit
+            CompleteArgumentSpec ConcreteModuleType ConcreteModuleTypeBuilder DeepCopyMemoTable
+            DeserializationStorageContext ErrorReport ExecutionPlan FileCheck FunctionSchema Gradient
+            Graph GraphExecutorState IODescriptor JITException LiteScriptModule ModuleDict Node
+            OperatorInfo ParameterDict ScriptClass ScriptClassFunction ScriptDict ScriptDictIterator
+            ScriptDictKeyIterator ScriptFunction ScriptList ScriptListIterator ScriptMethod
+            ScriptModuleSerializer ScriptObject ScriptObjectProperty SerializationStorageContext
+            StaticModule Tag TracingState Type Use Value cpp import_ir_module
+            import_ir_module_from_buffer merge_type_from_type_comment parse_ir parse_schema
+            parse_type_comment unify_type_list""",
         ),
         **_names(SHAPES, "sym_constrain_range sym_constrain_range_for_size sym_fresh_size"),
         **_names(
@@ -174,10 +172,6 @@ ABSENT: dict[str, dict[str, str]] = {
     "nn.utils.weight_norm": _names(INTERNAL, "T_module"),
     "linalg": _names(EXPERIMENTAL, "matrix_sqrth polar"),
     "sparse": {
-        **_names(
-            DEPRECATED,
-            "BFloat16Tensor ByteTensor CharTensor DoubleTensor FloatTensor HalfTensor IntTensor LongTensor ShortTensor",
-        ),
         **_names(COMPRESSED, "as_sparse_gradcheck solve spsolve"),
         **_names(
             VENDORS,
@@ -271,9 +265,9 @@ ABSENT: dict[str, dict[str, str]] = {
         DoubleTensor ExternalStream FloatStorage FloatTensor GreenContext HalfStorage HalfTensor IntStorage
         IntTensor LongStorage LongTensor ShortStorage ShortTensor can_device_access_peer check_error clock_rate
         cudaStatus cudart current_blas_handle current_solver_handle default_generators device_memory_used export_dot
-        export_graph_data get_arch_list get_gencode_flags get_stream_from_external get_sync_debug_mode
+        export_graph_data get_gencode_flags get_stream_from_external get_sync_debug_mode
         graph_annotations has_half has_magma jiterator memory_usage nccl power_draw profiler
-        set_sync_debug_mode sparse temperature
+        set_sync_debug_mode temperature
         tunable utilization""",
     )
     | _MEMORY,

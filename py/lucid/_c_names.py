@@ -6,6 +6,7 @@ What they ask is answered (nothing is traced, nothing is logged); switches of Py
 from __future__ import annotations
 
 import enum
+import sys
 from typing import Any
 
 from lucid import _C
@@ -41,6 +42,33 @@ def _cuda_isInBadFork() -> bool:
 def _former(*args: Any, **kwargs: Any) -> bool:
     """A switch of PyTorch's compiler of scripts, which is not there: off, before and after."""
     return False
+
+
+def _are_functorch_transforms_active() -> bool:
+    """Is this inside of a function that `vmap`, `grad` or another transform of `lucid.func` calls?"""
+    return bool(_C._vmap_active()) or _C._is_transformed()
+
+
+def _is_torch_function_mode_enabled() -> bool:
+    """Is this inside of a `TorchFunctionMode`?"""
+    return bool(_C._torch_function_modes())
+
+
+def _is_alias_of(a: Any, b: Any) -> bool:
+    """Do two tensors have the same storage?"""
+    return bool(a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr())
+
+
+def _get_default_device() -> str:
+    """The type of the default tensor type's device: `set_default_tensor_type` has the CPU's alone."""
+    return "cpu"
+
+
+def _get_cudnn_enabled() -> bool:
+    """The switch `backends.cudnn.enabled`."""
+    from lucid.backends import cudnn
+
+    return cudnn.enabled
 
 
 class DispatchKey(enum.Enum):
@@ -130,10 +158,15 @@ _NAMES = frozenset(
     (
         *("DispatchKey", "DispatchKeySet", "Graph", "ScriptFunction", "Value", "_ExcludeDispatchKeyGuard", "_nn"),
         *(
+            "_are_functorch_transforms_active",
             "_cuda_isInBadFork",
             "_get_accelerator",
+            "_get_cudnn_enabled",
+            "_get_default_device",
             "_get_privateuse1_backend_name",
             "_get_tracing_state",
+            "_is_alias_of",
+            "_is_torch_function_mode_enabled",
             "_log_api_usage_once",
         ),
     )
@@ -143,6 +176,8 @@ _NAMES = frozenset(
 def _get(name: str) -> Any:
     if name.startswith(("_jit_set_", "_jit_override_can_fuse_on_", "_jit_can_fuse_on_", "_jit_pass_")):
         return _former
+    if name == "_functorch":
+        return sys.modules["lucid._C._functorch"]
     if name == "_TensorMeta":
         return type(_C.Tensor)
     if name in _NAMES:
@@ -152,4 +187,8 @@ def _get(name: str) -> Any:
 
 def install() -> None:
     """Gives `lucid._C` these names, found on first use."""
+    from lucid import _functorch_names
+
+    # `import torch._C._functorch` finds it there: an extension module has no files below it.
     vars(_C)["__getattr__"] = _get
+    sys.modules["lucid._C._functorch"] = _functorch_names

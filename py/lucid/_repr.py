@@ -262,7 +262,8 @@ def tensor_repr(tensor: Tensor) -> str:
         return _tensor_repr(tensor)
 
 
-def _tensor_repr(tensor: Tensor) -> str:
+def _tensor_repr(tensor: Tensor, contents: str | None = None) -> str:
+    """The text of a tensor, whose elements `contents` may replace."""
     parts = _C._vmap_parts(tensor)
     if parts is not None:
         inner = "\n".join("    " + line for line in _tensor_repr(parts[2]).splitlines())
@@ -295,7 +296,7 @@ def _tensor_repr(tensor: Tensor) -> str:
             suffixes.append(f"size={tuple(tensor.shape)}")
         if named:
             suffixes.append(f"dtype={tensor.dtype}")
-        text = _body(tensor.detach(), indent)
+        text = _body(tensor.detach(), indent) if contents is None else contents
     made_by = tensor._grad_fn_name
     if made_by is not None:
         suffixes.append(f"grad_fn=<{made_by}>")

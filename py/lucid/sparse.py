@@ -12,6 +12,15 @@ from typing import TYPE_CHECKING
 import lucid
 from lucid import Tensor, errors
 from lucid._absent import teller
+from lucid._sparse_types import BFloat16Tensor as BFloat16Tensor
+from lucid._sparse_types import ByteTensor as ByteTensor
+from lucid._sparse_types import CharTensor as CharTensor
+from lucid._sparse_types import DoubleTensor as DoubleTensor
+from lucid._sparse_types import FloatTensor as FloatTensor
+from lucid._sparse_types import HalfTensor as HalfTensor
+from lucid._sparse_types import IntTensor as IntTensor
+from lucid._sparse_types import LongTensor as LongTensor
+from lucid._sparse_types import ShortTensor as ShortTensor
 
 __all__ = ["addmm", "check_sparse_tensor_invariants", "log_softmax", "mm", "sampled_addmm", "softmax", "spdiags", "sum"]
 

@@ -88,12 +88,15 @@ class _Loader:
 def _keep_functions(package: types.ModuleType) -> None:
     """Registers the files of a package under whose names it shows something else, such as `nn.utils.weight_norm`.
 
-    An import of what is not registered would put the file in the function's place.
+    An import of what is not registered would put the file in the function's place. Of a module without files, such as
+    `torch._C`, all that is below it is registered, since nothing else finds it.
     """
     own = package.__name__
     for name, file in list(sys.modules.items()):
         parent, _, child = name.rpartition(".")
-        if parent == own and own.startswith("lucid.") and vars(package).get(child, file) is not file:
+        if parent != own or not own.startswith("lucid."):
+            continue
+        if vars(package).get(child, file) is not file or not hasattr(package, "__path__"):
             sys.modules.setdefault("torch" + name.removeprefix("lucid"), file)
 
 

@@ -6,6 +6,7 @@ class that says why it is not there when it is called, or a constant. What Lucid
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import sys
@@ -101,7 +102,7 @@ THIN: dict[str, tuple[str, str]] = {
     **{f"onnx.symbolic_opset{n}": (COMPILER, "") for n in range(9, 19)},
     "_dynamo.eval_frame": ("lucid.compile makes no such module", "OptimizedModule"),
     "_subclasses": (_FAKE, "FakeTensor FakeTensorMode"),
-    "_subclasses.fake_tensor": (_FAKE, "FakeTensor FakeTensorMode"),
+    "_subclasses.fake_tensor": (_FAKE, "FakeTensor FakeTensorMode unset_fake_temporarily"),
     "_subclasses.functional_tensor": (_FAKE, "FunctionalTensor"),
     "distributed._tensor": (_GROUP, "DTensor DeviceMesh Replicate Shard Partial distribute_tensor distribute_module"),
     "distributed.tensor": (
@@ -133,7 +134,6 @@ THIN: dict[str, tuple[str, str]] = {
         """all_reduce all_gather_tensor all_to_all_single all_to_all_single_autograd wait_tensor
         AsyncCollectiveTensor""",
     ),
-    "distributed.rpc": (_GROUP, "rpc_sync rpc_async"),
     "distributed.elastic": (_GROUP, ""),
     "distributed.elastic.multiprocessing": (_GROUP, ""),
     "distributed.elastic.multiprocessing.errors": (_GROUP, "ChildFailedError record"),
@@ -212,6 +212,7 @@ ADDED: dict[str, tuple[str, str]] = {
 
 #: Values beside them, that mean what they say.
 _VALUES: dict[str, dict[str, Any]] = {
+    "_subclasses.fake_tensor": {"is_fake": _never, "unset_fake_temporarily": contextlib.nullcontext},
     "distributed.tensor": {"Partial": Partial},
     "distributed.tensor.placement_types": {"Partial": Partial},
     "utils._python_dispatch": {"is_traceable_wrapper_subclass": _never},

@@ -1,8 +1,8 @@
 """What there is to compute with, and PyTorch's switches for it, as in `torch.backends`.
 
 Scripts ask `backends.mps.is_available()` and set `backends.cudnn.benchmark`. Lucid's libraries are others: MLX on the
-GPU, Accelerate or OpenBLAS and its own kernels on the CPU. So MKL, oneDNN and OpenMP are not there, and of the switches
-each says in its module what it does here.
+GPU, Accelerate or OpenBLAS and its own kernels on the CPU. So MKL, oneDNN, NNPACK and OpenMP are not there, and of the
+switches each says in its module what it does here.
 """
 
 from __future__ import annotations
@@ -18,11 +18,25 @@ from lucid.backends import metal as metal
 from lucid.backends import mkl as mkl
 from lucid.backends import mkldnn as mkldnn
 from lucid.backends import mps as mps
+from lucid.backends import nnpack as nnpack
 from lucid.backends import openmp as openmp
 from lucid.backends import opt_einsum as opt_einsum
 from lucid.backends import quantized as quantized
 
-__all__ = ["accelerate", "cpu", "cuda", "cudnn", "metal", "mkl", "mkldnn", "mps", "openmp", "opt_einsum", "quantized"]
+__all__ = [
+    "accelerate",
+    "cpu",
+    "cuda",
+    "cudnn",
+    "metal",
+    "mkl",
+    "mkldnn",
+    "mps",
+    "nnpack",
+    "openmp",
+    "opt_einsum",
+    "quantized",
+]
 
 if not TYPE_CHECKING:
     __getattr__ = teller(__name__)

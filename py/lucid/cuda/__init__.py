@@ -30,13 +30,18 @@ from lucid.cuda.graphs import (
 )
 from lucid.cuda.memory import (
     empty_cache,
+    get_allocator_backend,
     max_memory_allocated,
+    max_memory_cached,
     max_memory_reserved,
     mem_get_info,
     memory_allocated,
+    memory_cached,
     memory_reserved,
     memory_stats,
+    memory_summary,
     reset_max_memory_allocated,
+    reset_max_memory_cached,
     reset_peak_memory_stats,
 )
 from lucid.cuda.random import (
@@ -67,6 +72,8 @@ __all__ = [
     "device_count",
     "device_of",
     "empty_cache",
+    "get_allocator_backend",
+    "get_arch_list",
     "get_device_capability",
     "get_device_name",
     "get_device_properties",
@@ -87,12 +94,16 @@ __all__ = [
     "manual_seed",
     "manual_seed_all",
     "max_memory_allocated",
+    "max_memory_cached",
     "max_memory_reserved",
     "mem_get_info",
     "memory_allocated",
+    "memory_cached",
     "memory_reserved",
     "memory_stats",
+    "memory_summary",
     "reset_max_memory_allocated",
+    "reset_max_memory_cached",
     "reset_peak_memory_stats",
     "run_kernel",
     "seed",
@@ -242,6 +253,19 @@ def get_device_capability(device: Any = None) -> tuple[int, int]:
     return int(major), int(minor)
 
 
+def get_arch_list() -> list[str]:
+    """What kernels are compiled for: while a program runs, for the GPU that there is.
+
+    Returns:
+        list of str: such as `["sm_90"]`; empty where there is no such GPU.
+
+    Example:
+        >>> len(lucid.cuda.get_arch_list()) == lucid.cuda.device_count()
+        True
+    """
+    return ["sm_{}{}".format(*get_device_capability())] if is_available() else []
+
+
 @dataclass(frozen=True)
 class _CudaDeviceProperties:
     """What MLX says of a GPU: its name, the numbers of what it can compute, and the bytes of its memory."""
@@ -323,4 +347,4 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
         # The profiler, which nvtx needs, is imported on first use.
-        return importlib.import_module("lucid.cuda.nvtx") if name == "nvtx" else _tell(name)
+        return importlib.import_module(f"lucid.cuda.{name}") if name in ("nvtx", "sparse") else _tell(name)

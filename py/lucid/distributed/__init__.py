@@ -155,3 +155,4 @@ __all__ = [
 
 # Last, since it has the names above.
 from lucid.distributed import distributed_c10d as distributed_c10d  # noqa: E402
+from lucid.distributed import rpc as rpc  # noqa: E402

@@ -154,3 +154,12 @@ for _name in (*_REFLECTED, "xor"):
     setattr(Proxy, f"__r{_name.strip('_')}__", _method(getattr(operator, _name), True))
 # Defining __eq__ took the hash away.
 Proxy.__hash__ = object.__hash__  # type: ignore[method-assign]
+
+
+def __getattr__(name: str) -> Any:
+    # PyTorch has the tracers here; the file that has them imports this one.
+    if name in ("GraphAppendingTracer", "TracerBase"):
+        from lucid.fx import _trace
+
+        return getattr(_trace, name)
+    raise AttributeError(f"module 'lucid.fx.proxy' has no attribute {name!r}")

@@ -110,7 +110,13 @@ KNOWN: dict[str, str] = {
             "_grad_mode.no_grad.__init__": "orig_func",
             "utils._pytree.register_dataclass": "serialized_type_name",
         },
+        "a rule takes the table of all rules, which those of elements do not ask": {
+            f"utils.data._collate.collate_{kind}_fn": "collate_fn_map"
+            for kind in ("float", "int", "numpy_scalar", "str", "tensor")
+        },
         "what it is about is not there: making one is an error, asking is answered by no": {
+            "_functorch_names.is_gradtrackingtensor": "tensor",
+            "_functorch_names.is_legacy_batchedtensor": "tensor",
             "package.PackageExporter.__init__": "args kwargs",
             "package.PackageImporter.__init__": "args kwargs",
             "package.is_from_package": "obj",

@@ -68,9 +68,22 @@ def make_fx(
     table = {_name(op): function for op, function in (decomposition_table or {}).items()}
 
     def trace(*args: Any) -> GraphModule:
-        return _Trace(f, args, table, SizeRecorder if tracing_mode == "symbolic" else Recorder).module
+        _modes.append(tracing_mode)
+        try:
+            return _Trace(f, args, table, SizeRecorder if tracing_mode == "symbolic" else Recorder).module
+        finally:
+            _modes.pop()
 
     return trace
+
+
+# The tracing modes of the calls of `make_fx` that run.
+_modes: list[str] = []
+
+
+def get_proxy_mode() -> str | None:
+    """The tracing mode inside of a function that `make_fx` runs, else `None`; PyTorch gives an object."""
+    return _modes[-1] if _modes else None
 
 
 def _name(op: Any) -> str:

@@ -12,11 +12,14 @@ from typing import Any
 
 import lucid
 
+# Names of this file without an underscore are PyTorch's, which `_utils/collate.py` shows.
 CollateMap = dict[type | tuple[type, ...], Callable[..., Any]]
 
-_REFUSED = "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {}"
+default_collate_err_msg_format = (
+    "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {}"
+)
 # NumPy's dtypes of strings and objects.
-_NOT_NUMBERS = re.compile("[SaUO]")
+np_str_obj_array_pattern = re.compile("[SaUO]")
 
 
 def _is_numpy(obj: Any) -> bool:
@@ -73,7 +76,7 @@ def default_convert(data: Any) -> Any:
     if isinstance(data, lucid.Tensor):
         return data
     if _is_numpy(data) and type(data).__name__ not in ("str_", "bytes_", "string_"):
-        if _is_array(data) and _NOT_NUMBERS.search(data.dtype.str):
+        if _is_array(data) and np_str_obj_array_pattern.search(data.dtype.str):
             return data
         return lucid.tensor(data, device="cpu") if not _is_array(data) else lucid.from_numpy(data)
     if isinstance(data, Mapping):
@@ -128,40 +131,57 @@ def collate(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
             raise RuntimeError("each element in list of batch should be of equal size")
         made = [collate(column, collate_fn_map=collate_fn_map) for column in zip(*batch, strict=True)]
         return made if isinstance(first, tuple) else _sequence(first, made)
-    raise TypeError(_REFUSED.format(kind))
+    raise TypeError(default_collate_err_msg_format.format(kind))
 
 
 def _numpy_batch(batch: Any, collate_fn_map: CollateMap) -> Any:
+    rule = collate_numpy_array_fn if _is_array(batch[0]) else collate_numpy_scalar_fn
+    return rule(batch, collate_fn_map=collate_fn_map)
+
+
+def collate_numpy_array_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
+    """NumPy arrays, as tensors, by the rule for these.
+
+    Raises:
+        TypeError: arrays of strings or objects.
+    """
     first = batch[0]
-    if _is_array(first):
-        if _NOT_NUMBERS.search(first.dtype.str):
-            raise TypeError(_REFUSED.format(first.dtype))
-        return collate([lucid.from_numpy(b) for b in batch], collate_fn_map=collate_fn_map)
+    if np_str_obj_array_pattern.search(first.dtype.str):
+        raise TypeError(default_collate_err_msg_format.format(first.dtype))
+    return collate([lucid.from_numpy(b) for b in batch], collate_fn_map=collate_fn_map)
+
+
+def collate_numpy_scalar_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
+    """NumPy's numbers, as a vector of their dtype."""
     return lucid.stack([lucid.tensor(b, device="cpu") for b in batch])
 
 
-def _tensors(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
+def collate_tensor_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
+    """Tensors, stacked."""
     return lucid.stack(list(batch), 0)
 
 
-def _floats(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
+def collate_float_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
+    """Floats, as a vector of float64."""
     return lucid.tensor(list(batch), dtype=lucid.float64, device="cpu")
 
 
-def _ints(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
+def collate_int_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
+    """Whole numbers, as a vector of int64."""
     return lucid.tensor(list(batch), device="cpu")
 
 
-def _unchanged(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
+def collate_str_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
+    """Strings, as they are."""
     return batch
 
 
 default_collate_fn_map: CollateMap = {
-    lucid.Tensor: _tensors,
-    float: _floats,
-    int: _ints,
-    str: _unchanged,
-    bytes: _unchanged,
+    lucid.Tensor: collate_tensor_fn,
+    float: collate_float_fn,
+    int: collate_int_fn,
+    str: collate_str_fn,
+    bytes: collate_str_fn,
 }
 
 

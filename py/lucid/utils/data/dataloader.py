@@ -17,6 +17,9 @@ from lucid.utils.data.dataset import IterableDataset
 from lucid.utils.data.sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, draw_seed
 
 T_co = TypeVar("T_co", covariant=True)
+# PyTorch's names of the types of `collate_fn` and `worker_init_fn`.
+_collate_fn_t = Callable[[list[Any]], Any]
+_worker_init_fn_t = Callable[[int], None]
 
 _FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers", "worker_type")
 _NO_FORK = (
