@@ -17,8 +17,10 @@ __all__ = [
     "_adaptive_avg_pool2d",
     "_local_scalar_dense",
     "_log_softmax",
+    "_pin_memory",
     "_reshape_alias",
     "_softmax",
+    "_sparse_addmm",
     "_to_copy",
     "_unsafe_index",
     "_unsafe_view",
@@ -47,6 +49,16 @@ _ALL = builtins.slice(None)
 def sym_size(input: Tensor, dim: int | None = None) -> Any:
     """The sizes, or one of them; sizes are numbers here."""
     return input.size() if dim is None else input.size(dim)
+
+
+def _pin_memory(input: Tensor, device: Any = None) -> Tensor:
+    """The tensor: no memory here is read by a GPU without a copy. `device` has no effect, as in PyTorch."""
+    return input.pin_memory()
+
+
+def _sparse_addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """`beta * input + alpha * (mat1 @ mat2)` of a sparse `mat1`."""
+    return lucid.sparse.addmm(input, mat1, mat2, beta=beta, alpha=alpha)
 
 
 def sym_stride(input: Tensor, dim: int | None = None) -> Any:

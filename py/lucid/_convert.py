@@ -421,11 +421,11 @@ class _Shown:
 def to_numpy(tensor: Tensor, force: bool = False) -> np.ndarray[Any, Any]:
     """A NumPy array that shows a CPU tensor's memory, strides included: writes to either are seen by both.
 
-    A tensor on the GPU device gives a copy on the host (PyTorch raises). One that requires gradients is a RuntimeError,
-    bfloat16 or a float of 8 bits a TypeError. `force` detaches.
+    A tensor on the GPU device gives a copy on the host (PyTorch raises). One that requires gradients is a RuntimeError
+    where these are recorded, bfloat16 or a float of 8 bits a TypeError. `force` detaches.
     """
     numpy = _numpy()
-    if not force and tensor.requires_grad:
+    if not force and tensor.requires_grad and _C.is_grad_enabled():
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
     if tensor.dtype in (_C.bfloat16, _C.float8_e4m3fn, _C.float8_e5m2):
         name = {_C.bfloat16: "BFloat16"}.get(tensor.dtype) or repr(tensor.dtype)[len("lucid.") :].capitalize()

@@ -36,9 +36,9 @@ _TOLD = {"device": "_wrapper_device", "layout": "_wrapper_layout"}
 class _Asked(TorchDispatchMode):
     """Shows the ops below a call to a class."""
 
-    def __init__(self, class_: Any) -> None:
+    def __init__(self, class_: Any, guard: Any) -> None:
         super().__init__()
-        self.class_ = class_
+        self.class_, self.guard = class_, guard
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -46,7 +46,12 @@ class _Asked(TorchDispatchMode):
         kwargs = kwargs or {}
         if not any(isinstance(leaf, self.class_) for leaf in _pytree.tree_leaves((args, kwargs))):
             return func(*args, **kwargs)
-        return self.class_.__torch_dispatch__(func, types, args, kwargs)
+        # What the class calls on its own instances is asked about, too.
+        self.guard.__exit__(None, None, None)
+        try:
+            return self.class_.__torch_dispatch__(func, types, args, kwargs)
+        finally:
+            self.guard.__enter__()
 
 
 @classmethod  # type: ignore[misc]
@@ -62,8 +67,8 @@ def _ask(
             return told
     if name == "__repr__":
         return f"{type(args[0]).__name__}(shape={list(args[0].shape)}, dtype={args[0].dtype})"
-    with _C.DisableTorchFunctionSubclass():
-        return _Asked(cls).__torch_function__(func, types, args, kwargs)
+    with (guard := _C.DisableTorchFunctionSubclass()):
+        return _Asked(cls, guard).__torch_function__(func, types, args, kwargs)
 
 
 def make_wrapper_subclass(
@@ -108,7 +113,9 @@ def make_wrapper_subclass(
         )
     if storage_offset or memory_format not in (None, lucid.contiguous_format):
         raise errors.NotImplementedError("_make_wrapper_subclass: there are only contiguous sizes, without an offset")
-    if not any("__torch_function__" in vars(c) for c in cls.__mro__[: cls.__mro__.index(Tensor)]):
+    # `_disabled_torch_function_impl` turns off the class's say about whole calls, and leaves that about the ops below.
+    own = [vars(c).get("__torch_function__") for c in cls.__mro__[: cls.__mro__.index(Tensor)]]
+    if not any(f is not None and f is not _C._disabled_torch_function_impl for f in own):
         setattr(cls, "__torch_function__", _ask)  # noqa: B010  # It is a method of other classes.
     shape = tuple(int(n) for n in size)
     empty = lucid.empty(shape, dtype=dtype, device="meta")

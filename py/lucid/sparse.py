@@ -25,29 +25,50 @@ from lucid._sparse_types import ShortTensor as ShortTensor
 __all__ = ["addmm", "check_sparse_tensor_invariants", "log_softmax", "mm", "sampled_addmm", "softmax", "spdiags", "sum"]
 
 
-def mm(mat1: Tensor, mat2: Tensor) -> Tensor:
+def mm(mat1: Tensor, mat2: Tensor, reduce: str = "sum") -> Tensor:
     """The product of matrices of which at least one is sparse, (n, m) and (m, p): dense where one is dense, else sparse
     and coalesced.
 
-    Differs from PyTorch: the product of two sparse matrices has a gradient too; there is no `reduce`, which PyTorch has
-    for its CSR layout.
+    With `reduce` the elements of a row of the result are the mean, the largest or the smallest of the products that the
+    sum is of, and 0 where there are none; `mat1` is then in the CSR layout.
+
+    Differs from PyTorch: the product of two sparse matrices has a gradient too.
 
     Args:
         mat1 (Tensor): the first factor, (n, k), sparse.
         mat2 (Tensor): the second factor, (k, m).
+        reduce (str, default: "sum"): "sum", "mean", "amax" or "amin".
 
     Returns:
         Tensor: (n, m).
 
     Raises:
-        RuntimeError: these are no matrices, their sizes do not fit, or a sparse one has dense dimensions.
+        RuntimeError: these are no matrices, their sizes do not fit, a sparse one has dense dimensions, or `reduce` is
+            another word.
+        NotImplementedError: `reduce` of a matrix in another layout.
 
     Example:
         >>> lucid.sparse.mm(lucid.eye(2).to_sparse(), lucid.ones(2, 1))
         tensor([[1.],
                 [1.]])
     """
-    return lucid.mm(mat1, mat2)
+    if reduce == "sum":
+        return lucid.mm(mat1, mat2)
+    if reduce not in ("mean", "amax", "amin"):
+        raise errors.RuntimeError(f"sparse.mm: reduce type of {reduce} has not been enabled")
+    if mat1.layout != lucid.sparse_csr or mat2.layout != lucid.strided:
+        raise errors.NotImplementedError(
+            f"sparse.mm: reduce={reduce!r} needs a matrix in the CSR layout and a dense one; got {mat1.layout} and "
+            f"{mat2.layout}"
+        )
+    rows, columns = mat1.crow_indices(), mat1.col_indices()
+    if reduce == "mean":
+        counts = (rows[1:] - rows[:-1]).clamp(min=1).unsqueeze(1)
+        return lucid.mm(mat1, mat2) / counts.to(mat2.dtype)
+    products = mat1.values().unsqueeze(1) * mat2[columns]
+    made = lucid.zeros(mat1.shape[0], mat2.shape[1], dtype=products.dtype, device=products.device)
+    index = lucid._convert_indices_from_csr_to_coo(rows, columns)[0].unsqueeze(1).expand_as(products)
+    return made.scatter_reduce(0, index, products, reduce, include_self=False)
 
 
 # Older names, which PyTorch has at the top level.

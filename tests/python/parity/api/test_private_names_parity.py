@@ -141,6 +141,8 @@ def test_older_ops() -> None:
             for f in FRAMEWORKS
         ]
         assert made[0].tolist() == made[1].tolist()
+    pinned = lucid.ones(1)
+    assert lucid.ops.aten._pin_memory.default(pinned) is pinned
     buffer, sizes, strides = lucid.arange(10.0), lucid.tensor([[2, 2], [3, 2]]), lucid.tensor([[2, 1], [2, 1]])
     parts = lucid._nested_view_from_buffer(buffer, sizes, strides, lucid.tensor([0, 4])).unbind()
     theirs = torch._nested_view_from_buffer(

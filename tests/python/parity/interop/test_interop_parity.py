@@ -156,6 +156,17 @@ CASES = {
 }
 
 
+def test_arrays_of_tensors_that_require_gradients_where_none_are_recorded() -> None:
+    for m in (lucid, torch):
+        x = m.ones(2, requires_grad=True)
+        for block in (m.no_grad(), m.inference_mode()):
+            with block:
+                arrays = (x.numpy(), np.asarray(x), x.view(-1).cpu().numpy())
+                assert [a.tolist() for a in arrays] == [[1.0, 1.0]] * 3
+        with m.no_grad(), m.enable_grad(), pytest.raises(RuntimeError, match="Can't call numpy"):
+            x.numpy()
+
+
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.filterwarnings("ignore")
 def test_conversions(case: str) -> None:

@@ -231,3 +231,29 @@ def test_bad_batches() -> None:
         lucid.ones(2, 3, 4).to_sparse_bsr((2, 2))
     with pytest.raises(NotImplementedError, match="no rule"):
         x.exp()
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+@pytest.mark.parametrize("reduce", ["sum", "mean", "amax", "amin"])
+def test_products_by_other_reductions(reduce: str, device: str) -> None:
+    results = []
+    for m, where in ((lucid, device), (torch, "cpu")):
+        crow, col = (m.tensor(part, device=where) for part in PARTS[:2])
+        values = m.tensor(PARTS[2], device=where, requires_grad=True)
+        dense = m.tensor(np.linspace(-1, 2, 8).reshape(4, 2), device=where, dtype=m.float32, requires_grad=True)
+        made = m.sparse.mm(m.sparse_csr_tensor(crow, col, values, PARTS[3]), dense, reduce)
+        (made * m.tensor([1.0, 2.0], device=where)).sum().backward()
+        results.append((made, values.grad, dense.grad))
+    for ours, theirs in zip(*results, strict=True):
+        same(ours, theirs)
+    zero = lucid.zeros(3, 2)
+    product = lucid.ops.aten._sparse_addmm(zero, lucid.sparse_csr_tensor(*PARTS[:3], PARTS[3]), lucid.ones(4, 2))
+    assert product.tolist() == [[-1.0, -1.0], [0.0, 0.0], [3.0, 3.0]]
+
+
+def test_reductions_that_are_refused() -> None:
+    csr, dense = lucid.sparse_csr_tensor(*PARTS[:3], PARTS[3]), lucid.ones(4, 2)
+    with pytest.raises(RuntimeError, match="reduce type of prod has not been enabled"):
+        lucid.sparse.mm(csr, dense, "prod")
+    with pytest.raises(NotImplementedError, match="CSR layout"):
+        lucid.sparse.mm(csr.to_dense().to_sparse(), dense, "mean")

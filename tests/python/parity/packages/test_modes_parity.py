@@ -198,6 +198,39 @@ def test_tensors_that_keep_their_numbers_elsewhere(device: str) -> None:
         lucid.Tensor._make_wrapper_subclass(int, (2,))
 
 
+def _rows(m: Any, seen: list[str]) -> Any:
+    """A class that turns off its say about whole calls, and calls ops of its instances while it is asked."""
+
+    class Rows(m.Tensor):  # type: ignore[misc, name-defined]
+        __torch_function__ = m._C._disabled_torch_function_impl
+
+        @staticmethod
+        def __new__(cls, inner: Any) -> Any:
+            return m.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype, device=inner.device)
+
+        def __init__(self, inner: Any) -> None:
+            self.inner = inner
+
+        @classmethod
+        def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(str(func))
+            if func == m.ops.aten.unbind.int:
+                return [args[0][0], args[0][1]]
+            return func(*(a.inner if isinstance(a, cls) else a for a in args), **(kwargs or {}))
+
+    return Rows
+
+
+def test_classes_are_asked_about_what_they_call_on_their_instances() -> None:
+    told = []
+    for m in (torch, lucid):
+        seen: list[str] = []
+        x = _rows(m, seen)(m.arange(6).reshape(2, 3))
+        told.append(([r.tolist() for r in (*x.unbind(), x + 1)], seen))
+    assert told[0] == told[1]
+    assert told[1][1] == ["aten.unbind.int", "aten.select.int", "aten.select.int", "aten.add.Tensor"]
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_int_mm(device: str) -> None:
     rng = np.random.default_rng(0)
