@@ -246,6 +246,7 @@ _PACKAGES = {
     "export",
     "fft",
     "func",
+    "functional",
     "futures",
     "fx",
     "hub",

@@ -32,7 +32,7 @@ FILES = "how files are laid out, checked and mapped is not to be set"
 #: Modules that are not there.
 MODULES: dict[str, str] = {
     **dict.fromkeys(("nn.intrinsic", "nn.qat"), QUANTIZED),
-    **dict.fromkeys(("functional", "nn.modules.linear_cross_entropy"), INTERNAL),
+    **dict.fromkeys(("nn.modules.linear_cross_entropy",), INTERNAL),
     "optim.functional": FUNCTIONS_OF_OPTIMIZERS,
     **dict.fromkeys(("utils.module_tracker",), INTERNAL),
     **dict.fromkeys(("utils.weak", "utils.backend_registration", "utils.throughput_benchmark"), INTERNAL),
@@ -161,6 +161,7 @@ ABSENT: dict[str, dict[str, str]] = {
             INTERNAL, "assert_int_or_pair has_torch_function has_torch_function_unary has_torch_function_variadic"
         ),
     },
+    "functional": _names(INTERNAL, "has_torch_function has_torch_function_unary has_torch_function_variadic"),
     "nn.modules.container": _names(INTERNAL, "T"),
     "nn.parallel": _names(
         "one process computes, on one GPU",

@@ -18,6 +18,12 @@ _Message: TypeAlias = str | Callable[[], object] | None
 
 def _assert(condition: object, message: object) -> None:
     """Raises AssertionError where the condition is not true; that of a tensor waits for its value."""
+    if not isinstance(condition, (bool, Tensor)):
+        from lucid import overrides
+
+        # The proxies of `lucid.fx` record the check, and look at no value.
+        if overrides.has_torch_function((condition,)):
+            return overrides.handle_torch_function(_assert, (condition,), condition, message)
     if not condition:
         raise AssertionError(message)
 

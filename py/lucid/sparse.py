@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import lucid
 from lucid import Tensor, errors
@@ -61,13 +61,16 @@ def mm(mat1: Tensor, mat2: Tensor, reduce: str = "sum") -> Tensor:
             f"sparse.mm: reduce={reduce!r} needs a matrix in the CSR layout and a dense one; got {mat1.layout} and "
             f"{mat2.layout}"
         )
-    rows, columns = mat1.crow_indices(), mat1.col_indices()
+    matrix: Any = mat1
+    rows, columns = matrix.crow_indices(), matrix.col_indices()
     if reduce == "mean":
         counts = (rows[1:] - rows[:-1]).clamp(min=1).unsqueeze(1)
-        return lucid.mm(mat1, mat2) / counts.to(mat2.dtype)
-    products = mat1.values().unsqueeze(1) * mat2[columns]
+        return lucid.div(lucid.mm(mat1, mat2), counts.to(mat2.dtype))
+    from lucid._older_ops import _convert_indices_from_csr_to_coo
+
+    products: Tensor = matrix.values().unsqueeze(1) * mat2[columns]
     made = lucid.zeros(mat1.shape[0], mat2.shape[1], dtype=products.dtype, device=products.device)
-    index = lucid._convert_indices_from_csr_to_coo(rows, columns)[0].unsqueeze(1).expand_as(products)
+    index = _convert_indices_from_csr_to_coo(rows, columns)[0].unsqueeze(1).expand_as(products)
     return made.scatter_reduce(0, index, products, reduce, include_self=False)
 
 

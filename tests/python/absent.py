@@ -67,6 +67,7 @@ COMPARED = (
         "multiprocessing",
         "compiler",
         "futures",
+        "functional",
         "fx",
         "hub",
         "jit",

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from lucid import overrides
+from lucid import einsum, overrides
 from lucid.fx.node import Node
 
 if TYPE_CHECKING:
@@ -103,6 +103,9 @@ class Proxy:
             return tracer.create_proxy("call_function", getattr, (args[0], orig_method.__self__.__name__), {})
         if overrides.is_tensor_method_or_property(orig_method):
             return tracer.create_proxy("call_method", orig_method.__name__, args, kwargs)
+        if orig_method is einsum and len(args) == 2 and isinstance(args[1], (list, tuple)):
+            # PyTorch shows operands in a list one by one, and passes over graphs read them so.
+            args = (args[0], *args[1])
         return tracer.create_proxy("call_function", orig_method, args, kwargs)
 
 

@@ -518,3 +518,19 @@ def test_models_for_inference() -> None:
     nodes = list(lucid.fx.symbolic_trace(model).graph.nodes)
     with pytest.raises(RuntimeError, match="neither an input"):
         ours.extract_subgraph(model, nodes[2:3], nodes[:1], nodes[2:3])
+
+
+def test_checks_and_lists_of_operands_are_recorded() -> None:
+    def told(f: Any) -> list[Any]:
+        def program(x: Any, y: Any) -> Any:
+            f._assert(x.shape[0] == 2, "two rows")
+            return f.einsum("ij,jk->ik", [x, y]) + f.functional.einsum("ij,jk->ik", x, y)
+
+        traced = f.fx.symbolic_trace(program)
+        nodes = [(n.op, getattr(n.target, "__name__", n.target), len(n.args)) for n in traced.graph.nodes]
+        results = [traced(f.ones(2, 3), f.ones(3, 2)).tolist()]
+        with pytest.raises(AssertionError, match="two rows"):
+            traced(f.ones(1, 3), f.ones(3, 2))
+        return [nodes, results]
+
+    assert told(lucid) == told(torch)
