@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from lucid import _C, errors
 from lucid._C import Tensor
@@ -16,7 +16,7 @@ from lucid._warnings import warn
 _Message: TypeAlias = str | Callable[[], object] | None
 
 
-def _assert(condition: object, message: object) -> None:
+def _assert(condition: object, message: object) -> Any:
     """Raises AssertionError where the condition is not true; that of a tensor waits for its value."""
     if not isinstance(condition, (bool, Tensor)):
         from lucid import overrides
@@ -26,6 +26,7 @@ def _assert(condition: object, message: object) -> None:
             return overrides.handle_torch_function(_assert, (condition,), condition, message)
     if not condition:
         raise AssertionError(message)
+    return None
 
 
 def _assert_async(input: Tensor, assert_msg: str | None = None) -> None:
