@@ -34,11 +34,11 @@ pub(super) fn arg_extremum(x: &Array, axis: i32, keep: bool, largest: bool) -> M
     let leading: Ints = shape[..shape.len() - 1].iter().copied().chain(keep.then_some(1)).collect();
     let (flat, key) = ([int(rows)?], format!("arg extremum {kind} {largest}"));
     let outputs = [(&flat[..], Dtype::Uint32)];
-    let made = custom_kernel::launch_typed(&key, || text(kind, largest), &[x, &d], &outputs, rows * THREADS)?;
+    let made = custom_kernel::launch_typed(&key, || text(largest), &[x, &d], &outputs, rows * THREADS)?;
     made.first().map(|places| Ok(ops::reshape(places, &leading)?)).transpose()
 }
 
-fn text(kind: &str, largest: bool) -> Text {
+fn text(largest: bool) -> Text {
     // As whole numbers in the order of the floats, of which NaN is the last.
     let order = if largest { "key" } else { "~key" };
     let body = format!(

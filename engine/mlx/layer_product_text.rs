@@ -21,6 +21,16 @@ const PADDING: usize = 32;
 /// Registers for what is read ahead.
 const AHEAD: usize = 64;
 
+/// What is read while turns are multiplied.
+#[derive(Clone, Copy)]
+enum Then<'a> {
+    Nothing,
+    /// The turns from here on.
+    Turns(&'a str),
+    /// The first turns of the next tile, if there is `more`.
+    Tile,
+}
+
 /// A stage's product, and how a group goes about it.
 pub(super) struct Product<'a> {
     pub(super) plan: &'a Plan,
@@ -263,38 +273,73 @@ float sa = {}, sb = {}, za = {} - {offset}.0f * sa, zb = {} - {offset}.0f * sb;
         text + "}\n}\n"
     }
 
-    /// The turns from `from` until `until`, of which the first are in registers.
-    fn looped(&self, from: &str, until: &str) -> String {
-        let is_one = self.turns <= self.ahead;
-        let unrolled = if self.turns <= 2 * self.ahead && self.holds_all() { "LUCID_UNROLL\n" } else { "" };
-        let mut text = match is_one {
-            true => "{ const unsigned int begin = 0;\n".into(),
-            false => {
-                format!("{unrolled}for (unsigned int begin = {from}; begin < {until}; begin += {}) {{\n", self.ahead)
-            }
+    /// The products of the turns from `begin` on that are in registers, into which what comes then is read.
+    fn turns_ahead(&self, then: Then<'_>) -> String {
+        let (from, guard) = match then {
+            Then::Nothing => (None, ""),
+            Then::Turns(next) => (Some(next), ""),
+            Then::Tile => (None, "if (more) "),
         };
-        let next = format!("begin + {}", self.ahead);
+        let reads = !matches!(then, Then::Nothing);
         let names = self.names_of_scales("next_");
-        if !is_one && !names.is_empty() {
-            let _ = writeln!(
-                text,
-                "unsigned int {};\n{}",
-                names.join(" = 0, ") + " = 0",
-                self.read_scales("next_", Some(&next))
-            );
+        let mut text = String::new();
+        if reads && !names.is_empty() {
+            let scales = self.read_scales("next_", from);
+            let _ = writeln!(text, "unsigned int {};\n{guard}{scales}", names.join(" = 0, ") + " = 0");
         }
         for j in 0..self.ahead {
             text += &self.multiply(j);
-            if !is_one {
-                text += &self.read(j, Some(&next));
+            if reads {
+                text += &format!("{guard}{}", self.read(j, from));
             }
         }
-        if !is_one {
+        if reads {
             for (to, from) in self.names_of_scales("").iter().zip(&names) {
                 let _ = writeln!(text, "{to} = {from};");
             }
         }
-        text + "}\n"
+        text
+    }
+
+    /// The turns from `from` until `until`, of which the first are in registers.
+    fn looped(&self, from: &str, until: &str) -> String {
+        if self.turns <= self.ahead {
+            return format!("{{ const unsigned int begin = 0;\n{}}}\n", self.turns_ahead(Then::Nothing));
+        }
+        let ahead = self.ahead;
+        let inner = self.turns_ahead(Then::Turns(&format!("begin + {ahead}")));
+        format!("for (unsigned int begin = {from}; begin < {until}; begin += {ahead}) {{\n{inner}}}\n")
+    }
+
+    /// All turns of a tile where `x` is held whole. With the last of them the next tile's first ones are read, so that
+    /// memory has something to do from one tile to the next.
+    fn tile(&self, [first, end]: [usize; 2]) -> String {
+        let ahead = self.ahead;
+        let last = (self.turns - 1) / ahead * ahead;
+        let before = match last {
+            0 => String::new(),
+            last => {
+                let unrolled = if last == ahead { "LUCID_UNROLL\n" } else { "" };
+                let inner = self.turns_ahead(Then::Turns(&format!("begin + {ahead}")));
+                format!("{unrolled}for (unsigned int begin = 0; begin < {last}; begin += {ahead}) {{\n{inner}}}\n")
+            }
+        };
+        format!(
+            "{before}if (lane == 0) taken = next;
+LUCID_BARRIER;
+unsigned int at_of = of, at_a = ta, at_b = tb;
+ticket = taken;
+bool more = ticket < {end};
+if (more) {{
+if (lane == 0) next = LUCID_TAKE(count);
+item = ticket - {first};
+{rows}}}
+{{ const unsigned int begin = {last};
+{inner}}}
+",
+            rows = self.rows_of_tile(),
+            inner = self.turns_ahead(Then::Tile),
+        )
     }
 
     /// What a group does from a `ticket` on while tickets are between `first` and `end`. `ready` comes where `x` is first read,
@@ -340,14 +385,14 @@ float sa = {}, sb = {}, za = {} - {offset}.0f * sa, zb = {} - {offset}.0f * sb;
             (true, _) => {
                 let [before, behind] = self.short();
                 text += &[all, "{\n", &before, ready, taken, &behind, "}\n"].concat();
-                self.looped("0", &self.turns.to_string())
+                self.tile([first, end])
             }
             (false, holds_all) => {
                 let norms = if *normed { self.long_norms() } else { String::new() };
                 text += &[ready, taken, &norms].concat();
                 if holds_all {
                     text += &[all, &self.stage()].concat();
-                    self.looped("0", &self.turns.to_string())
+                    self.tile([first, end])
                 } else {
                     format!(
                         "for (unsigned int first = 0; first < {columns}; first += {span}) {{
@@ -366,6 +411,25 @@ if (first > 0) {{ LUCID_BARRIER; }}
             }
         };
         // ---- the sums of all warps, and meanwhile the next tile
+        let (turned, ended) = match self.holds_all() {
+            // Who is first in the next tile writes sums behind a barrier of its own.
+            true => (String::new(), ["if (!more) break;\n".into(), "LUCID_BARRIER;\n".into()]),
+            false => (
+                format!(
+                    "if (lane == 0) taken = next;
+LUCID_BARRIER;
+ticket = taken;
+unsigned int at_of = of, at_a = ta, at_b = tb;
+if (ticket < {end}) {{
+{}}}
+",
+                    begun("ticket")
+                ),
+                [format!("LUCID_BARRIER;\nif (ticket >= {end}) break;\n{taken}"), String::new()],
+            ),
+        };
+        let [ended, behind] = ended;
+        let seen = if self.holds_all() { "LUCID_BARRIER;\n" } else { "" };
         let _ = write!(
             text,
             "unsigned int made = 0;
@@ -379,22 +443,13 @@ if (2 * quarter + 1 < {rows}) {{
 results[(warp * {TILE} + row) * {rows} + 2 * quarter + 1] = c[1];
 results[(warp * {TILE} + row + 8) * {rows} + 2 * quarter + 1] = c[3];
 }}
-if (lane == 0) taken = next;
-LUCID_BARRIER;
-ticket = taken;
-unsigned int at_of = of, at_a = ta, at_b = tb;
-if (ticket < {end}) {{
-{begun}}}
-for (unsigned int o = lane; o < {count}; o += LUCID_GROUP) {{
+{turned}{seen}for (unsigned int o = lane; o < {count}; o += LUCID_GROUP) {{
 unsigned int p = o % {each}, m = o / {each};
 {store}}}
-LUCID_BARRIER;
 made++;
-if (ticket >= {end}) break;
-{taken}}}
-if (lane == 0) {{ LUCID_ADD_DONE(count + {number}, made); }}
+{ended}}}
+{behind}if (lane == 0) {{ LUCID_ADD_DONE(count + {number}, made); }}
 ",
-            begun = begun("ticket"),
             store = self.store(),
             each = self.each(),
             count = self.each() * rows,
