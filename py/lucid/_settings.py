@@ -194,7 +194,8 @@ def set_deterministic(mode: bool) -> None:
 
 def set_zero_copy_threshold(bytes: int) -> int:
     """Sets from how many bytes on CPU and GPU share a tensor's memory instead of copying it, where they can at all
-    (docs/macos.md): 32 KiB at first. 0 shares whatever can be, a large number copies everything.
+    (docs/macos.md): 32 KiB at first. 0 shares whatever can be, a large number copies everything. An NVIDIA GPU has
+    memory of its own, to which everything is copied.
 
     Args:
         bytes (int): the size of a tensor's elements, at least 0.
