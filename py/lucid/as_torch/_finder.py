@@ -14,6 +14,7 @@ from typing import Any
 
 import lucid
 from lucid._absent import MODULES
+from lucid.as_torch._functions import meshgrid
 from lucid.as_torch._meta import device_type
 from lucid.as_torch._thin import THIN, complete, fill, make, top
 from lucid.torch_version import TorchVersion
@@ -64,7 +65,7 @@ def _torch() -> types.ModuleType:
 
     made = _Stand("torch", lucid, __version__=VERSION, __file__=lucid.__file__, __path__=[], _thin=top())
     version = _Stand("torch.version", lucid.version, __version__=str(VERSION), __file__=lucid.version.__file__)
-    made.__dict__.update(version=version, torch=made, device=device_type())
+    made.__dict__.update(version=version, torch=made, device=device_type(), meshgrid=meshgrid)
     return made
 
 

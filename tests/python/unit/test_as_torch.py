@@ -158,6 +158,22 @@ def test_files_of_the_name_of_a_function_leave_it_in_its_place() -> None:
     assert told == ["{'function'} True WeightNorm"]
 
 
+def test_meshgrid_tells_its_keyword() -> None:
+    told = says("""
+        import torch
+        from torch import fx
+        x = torch.arange(2)
+        assert "indexing" in torch.meshgrid.__kwdefaults__
+        print([[t.tolist() for t in torch.meshgrid(*given)] for given in ((x, x), ([x, x],))])
+        print(torch.meshgrid(x, x, indexing="xy")[0].tolist())
+        graph = fx.symbolic_trace(lambda a, b: torch.meshgrid(a, b, indexing="ij")[0])
+        print([n.name for n in graph.graph.nodes], graph(x, x).tolist())
+        """)
+    both = "[[0, 0], [1, 1]], [[0, 1], [0, 1]]"
+    assert told[0] == f"[[{both}], [{both}]]"
+    assert told[1:] == ["[[0, 1], [0, 1]]", "['a', 'b', 'meshgrid', 'getitem', 'output'] [[0, 0], [1, 1]]"]
+
+
 def test_pytorch_that_was_imported_before_is_an_error() -> None:
     code = """
         import sys, types
