@@ -27,7 +27,7 @@ enum Then<'a> {
     Nothing,
     /// The turns from here on.
     Turns(&'a str),
-    /// The first turns of the next tile, if there is `more`.
+    /// The first turns of the next tile, where it goes `onward`.
     Tile,
 }
 
@@ -278,7 +278,7 @@ float sa = {}, sb = {}, za = {} - {offset}.0f * sa, zb = {} - {offset}.0f * sb;
         let (from, guard) = match then {
             Then::Nothing => (None, ""),
             Then::Turns(next) => (Some(next), ""),
-            Then::Tile => (None, "if (more) "),
+            Then::Tile => (None, "if (onward) "),
         };
         let reads = !matches!(then, Then::Nothing);
         let names = self.names_of_scales("next_");
@@ -329,8 +329,8 @@ float sa = {}, sb = {}, za = {} - {offset}.0f * sa, zb = {} - {offset}.0f * sb;
 LUCID_BARRIER;
 unsigned int at_of = of, at_a = ta, at_b = tb;
 ticket = taken;
-bool more = ticket < {end};
-if (more) {{
+bool onward = ticket < {end};
+if (onward) {{
 if (lane == 0) next = LUCID_TAKE(count);
 item = ticket - {first};
 {rows}}}
@@ -413,7 +413,7 @@ if (first > 0) {{ LUCID_BARRIER; }}
         // ---- the sums of all warps, and meanwhile the next tile
         let (turned, ended) = match self.holds_all() {
             // Who is first in the next tile writes sums behind a barrier of its own.
-            true => (String::new(), ["if (!more) break;\n".into(), "LUCID_BARRIER;\n".into()]),
+            true => (String::new(), ["if (!onward) break;\n".into(), "LUCID_BARRIER;\n".into()]),
             false => (
                 format!(
                     "if (lane == 0) taken = next;
