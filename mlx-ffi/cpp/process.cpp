@@ -87,13 +87,14 @@ extern "C" bool lucid_forked(void) {
 
 extern "C" int lucid_outlive_driver(void) {
 #ifdef __GLIBC__
-  static const int registered = on_exit(
+  return on_exit(
       [](int status, void*) {
         exit_status = status;
-        earlier_handler = std::set_terminate(end_as_begun);
+        if (std::get_terminate() != end_as_begun) {
+          earlier_handler = std::set_terminate(end_as_begun);
+        }
       },
       nullptr);
-  return registered;
 #else
   return 0;
 #endif

@@ -169,11 +169,8 @@ impl Group {
         // SAFETY: a terminated text, and a null handle to fill.
         check(unsafe { sys::mlx_distributed_init(&mut handle.0, true, name.as_ptr()) })?;
         if backend == "nccl" {
-            // One more holder, for good. MLX's own goes when the process ends, and with the last one a group that waits for a
-            // driver which is gone, throws, and ends the process by SIGABRT.
-            let mut kept = sys::mlx_distributed_group { ctx: std::ptr::null_mut() };
-            // SAFETY: as above; MLX gives the group that it has.
-            check(unsafe { sys::mlx_distributed_init(&mut kept, true, name.as_ptr()) })?;
+            // What NCCL and MLX hold for it goes before what was noted when MLX was set up.
+            crate::exit::outlive_driver()?;
         }
         let mut group = Group::of(handle, stream, Vec::new());
         group.on_gpu = backend == "nccl";

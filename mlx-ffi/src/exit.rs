@@ -26,6 +26,17 @@ pub(crate) fn register() -> Result<()> {
     }
 }
 
+/// Has the process end with its own status where MLX destroys handles of CUDA, or waits for its streams, after the driver has
+/// gone, which would abort it. The C library undoes things in the reverse order, so that what is noted last holds for all that
+/// was made before; noting it again is harmless.
+pub(crate) fn outlive_driver() -> Result<()> {
+    // SAFETY: no arguments.
+    match unsafe { sys::lucid_outlive_driver() } {
+        0 => Ok(()),
+        _ => Err(Error::Mlx("this process has no memory left to note what is to be done at its end".into())),
+    }
+}
+
 /// An error once the process exits. Asked under the evaluation lock.
 pub(crate) fn ensure_running() -> Result<()> {
     match EXITING.load(Ordering::Acquire) {
@@ -41,6 +52,8 @@ pub fn drain() {
     if stream::forked() || unsafe { sys::lucid_in_task() } {
         return;
     }
+    // Python's own end comes before the C library's. Without memory for it the end may be by a signal.
+    let _ = outlive_driver();
     wait_for_streams(true);
 }
 

@@ -113,10 +113,8 @@ fn make_main() -> Result<sys::mlx_stream> {
         return Err(Error::Mlx("this process has no memory left to note its forks".into()));
     }
     let kind = device::kind()?;
-    // MLX destroys handles of CUDA after the driver has gone, which would abort a process that ends.
-    // SAFETY: no arguments.
-    if kind == Kind::Cuda && unsafe { sys::lucid_outlive_driver() } != 0 {
-        return Err(Error::Mlx("this process has no memory left to note what is to be done at its end".into()));
+    if kind == Kind::Cuda {
+        crate::exit::outlive_driver()?;
     }
     let on_cpu = kind == Kind::Cpu;
     if on_cpu {
