@@ -212,7 +212,7 @@ impl Array {
             bytes
                 .try_reserve_exact(len)
                 .map_err(|_| Error::OutOfMemory(format!("no memory for {len} bytes to read")))?;
-            bytes.resize(len, 0);
+            bytes.extend(std::iter::repeat_n(0, len));
             self.copy_to(&mut bytes)?;
             return Ok(f(&bytes));
         }

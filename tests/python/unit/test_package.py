@@ -36,6 +36,16 @@ def test_import_brings_neither_numpy_nor_the_heavier_parts() -> None:
     assert run(f"import sys, lucid; print(*(m for m in {heavy} if m in sys.modules))") == ""
 
 
+def test_mlx_launches_kernels_one_by_one_unless_told_otherwise() -> None:
+    program = "import lucid, os; print(os.environ['MLX_USE_CUDA_GRAPHS'])"
+    for given, want in ((None, "0"), ("1", "1")):
+        env = {k: v for k, v in os.environ.items() if k != "MLX_USE_CUDA_GRAPHS"}
+        if given is not None:
+            env["MLX_USE_CUDA_GRAPHS"] = given
+        done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True)
+        assert done.stdout.split() == [want]
+
+
 def test_training_needs_no_numpy() -> None:
     code = """
 import sys

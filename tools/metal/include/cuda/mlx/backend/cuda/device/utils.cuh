@@ -83,14 +83,17 @@ LUCID_INLINE unsigned int min(unsigned int a, unsigned int b) { return a < b ? a
 // No function of its own: two calls of one are taken for one, which two barriers are not.
 #define __syncthreads() lucid_barrier(3)
 LUCID_INLINE void __syncwarp(unsigned int = 0xffffffff) { lucid_simdgroup_barrier(3); }
-LUCID_INLINE float __shfl_sync(unsigned int, float x, int lane) {
+template <typename T>
+LUCID_INLINE T __shfl_sync(unsigned int, T x, int lane) {
   lucid_simd_exchange(__builtin_bit_cast(uint32_t, x));
-  return __builtin_bit_cast(float, (uint32_t)lucid_simd_read((uint32_t)lane));
+  return __builtin_bit_cast(T, (uint32_t)lucid_simd_read((uint32_t)lane));
 }
-LUCID_INLINE float __shfl_xor_sync(unsigned int mask, float x, int by) {
+template <typename T>
+LUCID_INLINE T __shfl_xor_sync(unsigned int mask, T x, int by) {
   return __shfl_sync(mask, x, (int)(lucid_attribute(7, 0) ^ (uint32_t)by));
 }
-LUCID_INLINE float __shfl_down_sync(unsigned int mask, float x, unsigned int by) {
+template <typename T>
+LUCID_INLINE T __shfl_down_sync(unsigned int mask, T x, unsigned int by) {
   uint32_t lane = lucid_attribute(7, 0);
   return __shfl_sync(mask, x, (int)(lane + by < 32 ? lane + by : lane));
 }
