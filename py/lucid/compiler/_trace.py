@@ -180,19 +180,19 @@ class Trace:
         self.hosts.append((again, effects))
         return result
 
+    @uncollected()  # From before to behind watching: what the collector calls is not what the function does.
     def run(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Calls the function, watching."""
         self.recorder = _C._GraphRecorder(self.args, self.strict)
         former, profiler = getattr(_current, "trace", None), sys.getprofile()
+        self.code = getattr(plain_function(fn), "__code__", None)
         _current.trace = self
         if profiler is None:
             sys.setprofile(watcher(self.fail))
         else:
             self.reasons.append("a profiler of Python's is at work")
-        self.code = getattr(plain_function(fn), "__code__", None)
         try:
-            with uncollected():
-                return fn(*args, **kwargs)
+            return fn(*args, **kwargs)
         except BaseException as error:
             sys.setprofile(profiler)
             self.recorder.abort()

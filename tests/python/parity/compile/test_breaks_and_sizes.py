@@ -391,6 +391,25 @@ class Ends:
         time.time()
 
 
+def test_what_the_collector_calls_is_not_what_the_function_calls() -> None:
+    """Hypothesis, for one, asks for the time whenever the collector runs."""
+
+    def heard(phase: str, info: dict[str, int]) -> None:
+        time.perf_counter()
+
+    threshold = gc.get_threshold()
+    gc.callbacks.append(heard)
+    try:
+        gc.set_threshold(1)
+        compiled = lucid.compile(lambda x: x * 2)
+        assert compiled(lucid.ones(2)).tolist() == [2.0, 2.0]
+        seen = lucid.compiler.statistics(compiled)
+        assert (seen["recorded"], seen["eager"], seen["reasons"]) == (1, 0, {})
+    finally:
+        gc.set_threshold(*threshold)
+        gc.callbacks.remove(heard)
+
+
 def test_finalizers_are_not_what_the_function_calls() -> None:
     def f(x: lucid.Tensor) -> lucid.Tensor:
         for _ in range(10):
