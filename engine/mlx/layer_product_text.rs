@@ -411,7 +411,7 @@ if (first > 0) {{ LUCID_BARRIER; }}
             }
         };
         // ---- the sums of all warps, and meanwhile the next tile
-        let (turned, ended) = match self.holds_all() {
+        let (awaited, ended) = match self.holds_all() {
             // Who is first in the next tile writes sums behind a barrier of its own.
             true => (String::new(), ["if (!onward) break;\n".into(), "LUCID_BARRIER;\n".into()]),
             false => (
@@ -443,7 +443,7 @@ if (2 * quarter + 1 < {rows}) {{
 results[(warp * {TILE} + row) * {rows} + 2 * quarter + 1] = c[1];
 results[(warp * {TILE} + row + 8) * {rows} + 2 * quarter + 1] = c[3];
 }}
-{turned}{seen}for (unsigned int o = lane; o < {count}; o += LUCID_GROUP) {{
+{awaited}{seen}for (unsigned int o = lane; o < {count}; o += LUCID_GROUP) {{
 unsigned int p = o % {each}, m = o / {each};
 {store}}}
 made++;

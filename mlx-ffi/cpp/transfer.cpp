@@ -8,6 +8,7 @@
 #include <functional>
 #include <optional>
 #include <stdexcept>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -111,8 +112,8 @@ class Driver {
 };
 
 bool copied_to_host(void* out, const mx::array& a, size_t size) {
-  const Driver* driver = a.buffer_size() > POOLED ? Driver::loaded() : nullptr;
-  if (!driver) {
+  const Driver* driver = Driver::loaded();
+  if (!driver || a.buffer_size() <= POOLED) {
     return false;
   }
   auto buffer = static_cast<const CudaBuffer*>(a.buffer().ptr());
@@ -159,6 +160,9 @@ extern "C" int
 lucid_array_upload(mlx_array* made, const void* data, size_t size, const int* shape, size_t ndim, mlx_dtype dtype) {
   return guarded([&] {
     auto buffer = mx::allocator::malloc(size);
+    if (!buffer.ptr()) {
+      throw std::runtime_error("[malloc] Unable to allocate " + std::to_string(size) + " bytes.");
+    }
     mx::array array(buffer, mx::Shape(shape, shape + ndim), mlx_dtype_to_cpp(dtype));
     if (!copied_to_device(buffer, data, size)) {
       std::memcpy(buffer.raw_ptr(), data, size);

@@ -8,7 +8,8 @@ import sys
 _MLX = "0.32.2"
 
 # MLX reads it once, at the first launch on an NVIDIA GPU. Its graphs of CUDA's begin to run when they are complete;
-# launched one by one, kernels run while the next are recorded: a step takes 0.6 to 0.9 of the time (docs/compile.md).
+# launched one by one, kernels run while the next are recorded: most training steps that were measured took 0.6 to 0.9
+# of the time (docs/compile.md).
 os.environ.setdefault("MLX_USE_CUDA_GRAPHS", "0")
 
 
