@@ -250,7 +250,7 @@ pub(crate) mod memory;
 mod multi_output;
 mod stored;
 use bytes::transfer;
-pub(crate) use bytes::{expose, from_bytes, to_bytes};
+pub(crate) use bytes::{expose, fits_in_place, from_bytes, to_bytes};
 pub use communication::set_rehearsing;
 pub use evaluation::primitives;
 pub(crate) use evaluation::{eval, steps};
@@ -354,11 +354,8 @@ fn execute_any<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], out: &Meta, donated:
         (Prim::Transfer(TransferOp::Copy), [x]) => B::copy(x),
         (Prim::Unary(op), [x]) if over() => B::unary_over(op, x, out),
         (Prim::Unary(op), [x]) => in_order::<B>(&[x], out, |x, out| B::unary(op, x[0], out)),
-        // 16-bit floats beside float32, or on the way to it: computed there and rounded once.
         (Prim::Binary(op), [a, b]) if inputs.iter().any(|t| t.dtype() != out.dtype) => {
-            let wide = Meta { shape: out.shape.clone(), dtype: DType::F32 };
-            let (a, b) = (B::cast(a, wide.dtype)?, B::cast(b, wide.dtype)?);
-            in_order::<B>(&[&a, &b], &wide, |x, wide| B::cast(&B::binary(op, x[0], x[1], wide)?, out.dtype))
+            in_order::<B>(&[a, b], out, |x, out| B::binary_rounded(op, x[0], x[1], out))
         }
         (Prim::Binary(op), [a, b]) if over() => B::binary_over(op, a, b, out),
         // The differentiable result comes first in PyTorch.
@@ -563,6 +560,9 @@ pub(crate) fn assign(op: &'static str, dst: &Tensor, src: &Tensor, donated: bool
     fn run<B: Wrapped>(op: &'static str, dst: &Tensor, src: &Tensor, donated: bool) -> Result<()> {
         let x = arrays::<B>(op, &[dst, src])?;
         B::assign(x[0], x[1], donated)
+    }
+    if dst.device() != src.device() {
+        return bytes::bring(op, dst, src);
     }
     let recorded = graph::recording();
     with_backend!(dst.device(), run(op, dst, src, donated && !recorded))?;

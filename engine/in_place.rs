@@ -50,6 +50,7 @@ impl Tensor {
         // The cast happens where both dtypes exist: the GPU has no float64.
         let value = match self.device() {
             device @ (Device::Gpu | Device::Meta) => value.cast(self.dtype())?.to_device(device)?,
+            Device::Cpu if dispatch::fits_in_place(self, value) => value.clone(),
             Device::Cpu => value.to_device(Device::Cpu)?.cast(self.dtype())?,
         };
         let _name = autograd::OpScope::of("copy_", 0);

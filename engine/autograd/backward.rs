@@ -333,7 +333,10 @@ fn walk_recorded(
         if !runs {
             capture(&grads);
         }
-        let region = if runs { Region::watched(&node, |step| pending.get(&key(step)).copied(), targets) } else { None };
+        // A gradient that has come by another result already would be left behind.
+        let untouched =
+            |step: &Arc<Node>| pending.get(&key(step)).copied().filter(|_| !incoming.contains_key(&key(step)));
+        let region = if runs { Region::watched(&node, untouched, targets) } else { None };
         let mut passed = |edge: &Edge| {
             if let Some(n) = pending.get_mut(&key(&edge.node)) {
                 *n -= 1;

@@ -6,7 +6,7 @@ use super::chebyshev::Expansion;
 use std::sync::LazyLock;
 
 /// Euler's constant.
-const GAMMA: f64 = 0.577_215_664_901_532_9;
+pub(super) const GAMMA: f64 = 0.577_215_664_901_532_9;
 
 /// At infinity `J` and `Y` are NaN, as in PyTorch.
 fn finite(x: f64, f: fn(f64) -> f64) -> f64 {
@@ -52,14 +52,14 @@ fn integral(n: u8, x: f64) -> f64 {
 }
 
 /// `√x e^x K_n(x)` for `x ≥ 2`, of `1 / x`.
-static FAR: LazyLock<[Expansion<26>; 2]> =
+pub(super) static FAR: LazyLock<[Expansion<26>; 2]> =
     LazyLock::new(|| [0, 1].map(|n| Expansion::of(0.5, |inverse| integral(n, 1.0 / inverse) / inverse.sqrt())));
 
-const TERMS: usize = 14;
+pub(super) const TERMS: usize = 14;
 
 /// Of DLMF 10.31.1 and 10.31.2, the factors of `(x² / 4)^k`: `1 / (k! (k + n)!)`, and that times the mean of the harmonic numbers
 /// of `k` and `k + n`.
-const NEAR: [[[f64; TERMS]; 2]; 2] = {
+pub(super) const NEAR: [[[f64; TERMS]; 2]; 2] = {
     let mut out = [[[0.0; TERMS]; 2]; 2];
     let mut n = 0;
     while n < 2 {

@@ -76,6 +76,20 @@ pub fn from_writer(out: &Meta, write: impl FnOnce(&mut [u8]) -> Result<()>) -> R
     Ok(CpuArray { buffer: Arc::new(buffer), layout, dtype: out.dtype, apart: None })
 }
 
+/// Writes row-major bytes, in native order, over all elements of an array that has them so.
+///
+/// # Panics
+/// Where the array is not row-major.
+pub fn overwrite(dst: &CpuArray, write: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<()> {
+    refuse_read_only("assign", dst)?;
+    assert!(dst.layout.is_contiguous(), "bytes for an array that is not row-major");
+    let size = dst.dtype().size();
+    let start = dst.layout.offset * size;
+    dst.buffer.overwrite_by(start..start + dst.numel() * size, write)?;
+    dst.touch();
+    Ok(())
+}
+
 /// Hands over row-major bytes in native order.
 pub fn with_bytes(x: &CpuArray, f: &mut dyn FnMut(&[u8])) -> Result<()> {
     // A view of nothing may start beyond its storage.
@@ -144,6 +158,27 @@ mod tests {
         let meta = Meta { shape: smallvec![2], dtype: DType::Bool };
         assert_eq!(show::<bool>(&from_bytes(&[0, 5], &meta).unwrap()), [false, true]);
         assert!(from_bytes(&[0], &meta).is_err());
+    }
+
+    #[test]
+    fn bytes_are_written_in_place() {
+        let x = array(&[2, 3], &[1i16, 2, 3, 4, 5, 6]);
+        let row = x.with_layout(Layout { shape: smallvec![3], strides: smallvec![1], offset: 3 });
+        let write = |to: &mut [u8]| {
+            assert_eq!(to.len(), 6);
+            to.fill(0);
+            Ok(())
+        };
+        overwrite(&row, write).unwrap();
+        assert_eq!((show::<i16>(&x), x.version()), (vec![1, 2, 3, 0, 0, 0], 1));
+        let flags = array(&[2], &[false, true]);
+        overwrite(&flags, |to| {
+            to.copy_from_slice(&[7, 0]);
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(show::<bool>(&flags), [true, false]);
+        assert!(overwrite(&flags, |_| Err(Error::value("x", "y"))).is_err());
     }
 
     #[test]

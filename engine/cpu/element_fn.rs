@@ -4,10 +4,11 @@
 //! function cuts off has the derivative 0 whatever the gradient.
 
 use super::elementwise::{Call, Call2, Loops1, Loops2, F as Pairs};
-use super::simd::{kernel, light1, light2, map1, map2, threads::GRAIN, Arg, Map1, Map2};
+use super::simd::{kernel, light1, light2, map1, map2, threads::GRAIN, Arg, Half, Map1, Map2};
 use super::strided::F1;
 use super::CpuArray;
 use crate::Result;
+use half::{bf16, f16};
 use lucid_ir::ops::nn::ElementFn;
 use lucid_ir::Meta;
 
@@ -227,6 +228,14 @@ fn run_gradients<T: Copy, C: Curve<T>>(c: C, g: Arg<T>, x: Arg<T>, out: &mut [T]
     }
 }
 
+/// Does a function take so much work that memory, and conversions of 16-bit floats, do not decide?
+fn is_heavy(f: ElementFn) -> bool {
+    fn of<C: Curve<f32>>(_: C) -> bool {
+        C::HEAVY
+    }
+    with_curve!(f, [0.0; 3], f32, c => of(c))
+}
+
 /// Elements of a function from which it goes to the pool.
 const SOME: usize = GRAIN / 4;
 
@@ -244,7 +253,10 @@ pub fn gradients(f: ElementFn, numbers: [f64; 3], g: Arg<f32>, x: Arg<f32>, out:
 pub fn forward(f: ElementFn, numbers: [f64; 3], x: &CpuArray) -> Result<CpuArray> {
     let narrow: &F1<f32, f32> = &|x, out| values(f, numbers, x, out);
     let wide: &F1<f64, f64> = &|x, out| with_curve!(f, numbers, f64, c => run_values(c, x, out));
-    let loops = Loops1 { f32: Some(narrow), f64: Some(wide), ..Loops1::default() };
+    let half: &F1<f16, f16> = &|x, out| with_curve!(f, numbers, f32, c => f16::half1(Value(c), x, out));
+    let brain: &F1<bf16, bf16> = &|x, out| with_curve!(f, numbers, f32, c => bf16::half1(Value(c), x, out));
+    let (f16, bf16) = if is_heavy(f) { (None, None) } else { (Some(half), Some(brain)) };
+    let loops = Loops1 { f16, bf16, f32: Some(narrow), f64: Some(wide), ..Loops1::default() };
     loops.run(Call { op: "elementwise", x, over: false }, SOME)
 }
 
@@ -252,6 +264,9 @@ pub fn forward(f: ElementFn, numbers: [f64; 3], x: &CpuArray) -> Result<CpuArray
 pub fn backward(f: ElementFn, numbers: [f64; 3], g: &CpuArray, x: &CpuArray, out: &Meta) -> Result<CpuArray> {
     let narrow: &Pairs<f32, f32> = &|g, x, out| gradients(f, numbers, g, x, out);
     let wide: &Pairs<f64, f64> = &|g, x, out| with_curve!(f, numbers, f64, c => run_gradients(c, g, x, out));
-    let loops = Loops2 { f32: Some(narrow), f64: Some(wide), ..Loops2::default() };
+    let half: &Pairs<f16, f16> = &|g, x, out| with_curve!(f, numbers, f32, c => f16::half2(Back(c), g, x, out));
+    let brain: &Pairs<bf16, bf16> = &|g, x, out| with_curve!(f, numbers, f32, c => bf16::half2(Back(c), g, x, out));
+    let (f16, bf16) = if is_heavy(f) { (None, None) } else { (Some(half), Some(brain)) };
+    let loops = Loops2 { f16, bf16, f32: Some(narrow), f64: Some(wide), ..Loops2::default() };
     loops.run(Call2 { op: "elementwise_gradient", a: g, b: x, shape: &out.shape, over: false }, SOME)
 }

@@ -2,28 +2,31 @@
 //!
 //! Depends on `loops`, `numbers` and `simd`. Invariant: 16-bit floats are computed in float32 and rounded once per op.
 
+use super::bessel_lanes::{self, Kind};
 use super::cast::cast;
 use super::complex;
 use super::gamma::LogGamma;
 use super::numbers::{next_after, Bits, Integer, Number, RealNumber};
 use super::simd::{
     call1, call2, kernel, light1, light1_over, light2, light2_over, light2_symmetric, map1, map2, quotients,
-    threads::GRAIN, Arg, Arith, Float, Map1, Map2, Math, Quotient, Real,
+    threads::GRAIN, Arg, Arith, Float, Half, Map1, Map2, Math, Quotient, Real,
 };
 use super::strided::F1;
 use super::CpuArray;
 use super::{airy, bessel, special};
 use crate::{DType, Error, Result};
 use half::{bf16, f16};
-use loops::{better, better_over, extremes, loops1, loops2, Overs1, Overs2};
+use loops::{better, better_half, better_over, extremes, loops1, loops2, Overs1, Overs2};
 use lucid_ir::backend::Array;
 use lucid_ir::ops::binary::BinaryOp;
 use lucid_ir::ops::unary::UnaryOp;
 use lucid_ir::Meta;
 use num_complex::{Complex, Complex32, Complex64};
 
+mod halves;
 mod loops;
 mod slices;
+pub(super) use halves::binary_rounded;
 pub(super) use loops::{apply1, apply2, Call, Call2, Loops1, Loops2, F};
 pub(super) use slices::{Slices1, Slices2};
 
@@ -224,6 +227,13 @@ fn exact(f: fn(f64) -> f64, call: Call) -> Result<CpuArray> {
     Loops1 { f32: Some(f32), f64: Some(f64), ..Loops1::default() }.run(call, COSTLY / 4)
 }
 
+/// A Bessel function: float32 side by side, float64 one after the other.
+fn of_order(n: usize, kind: Kind, f: fn(f64) -> f64, call: Call) -> Result<CpuArray> {
+    let f32: &F1<f32, f32> = &|x, out| bessel_lanes::of(kind, n, x, out);
+    let f64: &F1<f64, f64> = &|x, out| call1(f, x, out);
+    Loops1 { f32: Some(f32), f64: Some(f64), ..Loops1::default() }.run(call, COSTLY / 4)
+}
+
 /// The sign bit of each element.
 fn sign_bit(x: &CpuArray) -> Result<CpuArray> {
     match x.dtype() {
@@ -308,18 +318,18 @@ pub fn unary(op: &UnaryOp, x: &CpuArray, over: bool) -> Result<CpuArray> {
     match op {
         U::Neg => {
             let (c64, c128) = complexes1!(light ComplexNeg);
-            Loops1 { c64, c128, ..loops1!(Neg; u8 i8 i16 i32 i64 f32 f64) }.run(call, GRAIN)
+            Loops1 { c64, c128, ..loops1!(Neg; u8 i8 i16 i32 i64 f16 bf16 f32 f64) }.run(call, GRAIN)
         }
         U::Square => {
             let (c64, c128) = complexes1!(light ComplexSquare);
-            Loops1 { c64, c128, ..loops1!(Square; u8 i8 i16 i32 i64 f32 f64) }.run(call, GRAIN)
+            Loops1 { c64, c128, ..loops1!(Square; u8 i8 i16 i32 i64 f32 f64; halves) }.run(call, GRAIN)
         }
         U::Abs if double => apply1::<Complex64, f64>(x, COSTLY, &|x, out| call1(Complex64::norm, x, out)),
         U::Abs if complex => apply1::<Complex32, f32>(x, COSTLY, &|x, out| call1(Complex32::norm, x, out)),
-        U::Abs => loops1!(Abs; u8 i8 i16 i32 i64 f32 f64).run(call, GRAIN),
+        U::Abs => loops1!(Abs; u8 i8 i16 i32 i64 f16 bf16 f32 f64).run(call, GRAIN),
         // The sign of a truth value is itself.
         U::Sign if x.dtype() == DType::Bool => super::copy::copy(x),
-        U::Sign => loops1!(Sign; u8 i8 i16 i32 i64 f32 f64).run(call, GRAIN),
+        U::Sign => loops1!(Sign; u8 i8 i16 i32 i64 f32 f64; halves).run(call, GRAIN),
         U::Conj if double => apply1::<Complex64, Complex64>(x, GRAIN, &|x, out| light1(ComplexConj, x, out)),
         U::Conj if complex => apply1::<Complex32, Complex32>(x, GRAIN, &|x, out| light1(ComplexConj, x, out)),
         U::Conj => super::copy::copy(x),
@@ -330,16 +340,17 @@ pub fn unary(op: &UnaryOp, x: &CpuArray, over: bool) -> Result<CpuArray> {
         U::Log2 => math(Math::Log2, call),
         U::Log10 => math(Math::Log10, call),
         U::Log1p => math(Math::Log1p, call),
+        U::Sqrt if matches!(x.dtype(), DType::F16 | DType::BF16) => loops1!(kernel::Sqrt;; halves).run(call, GRAIN),
         U::Sqrt => math(Math::Sqrt, call),
         U::Rsqrt => math(Math::Rsqrt, call),
         U::Reciprocal => {
             let (c64, c128) = complexes1!(complex::reciprocal);
-            Loops1 { c64, c128, ..loops1!(Reciprocal; f32 f64) }.run(call, GRAIN)
+            Loops1 { c64, c128, ..loops1!(Reciprocal; f32 f64; halves) }.run(call, GRAIN)
         }
-        U::Floor => rounding(&loops1!(Floor; f32 f64), call),
-        U::Ceil => rounding(&loops1!(Ceil; f32 f64), call),
-        U::Trunc => rounding(&loops1!(Trunc; f32 f64), call),
-        U::Round => rounding(&loops1!(Round; f32 f64), call),
+        U::Floor => rounding(&loops1!(Floor; f32 f64; halves), call),
+        U::Ceil => rounding(&loops1!(Ceil; f32 f64; halves), call),
+        U::Trunc => rounding(&loops1!(Trunc; f32 f64; halves), call),
+        U::Round => rounding(&loops1!(Round; f32 f64; halves), call),
         U::Sin => math(Math::Sin, call),
         U::Cos => math(Math::Cos, call),
         U::Tan => math(Math::Tan, call),
@@ -361,26 +372,26 @@ pub fn unary(op: &UnaryOp, x: &CpuArray, over: bool) -> Result<CpuArray> {
         U::Relu => {
             let (i32, i64): (&F1<i32, i32>, &F1<i64, i64>) =
                 (&|x, out| call1(|v| v.max(0), x, out), &|x, out| call1(|v| v.max(0), x, out));
-            Loops1 { i32: Some(i32), i64: Some(i64), ..loops1!(Relu; f32 f64) }.run(call, GRAIN)
+            Loops1 { i32: Some(i32), i64: Some(i64), ..loops1!(Relu; f32 f64; halves) }.run(call, GRAIN)
         }
         U::Lgamma if x.dtype() == DType::F32 => apply1::<f32, f32>(x, COSTLY, &|x, out| map1(LogGamma, x, out)),
         U::Lgamma => exact(special::lgamma, call),
         U::Digamma => exact(special::digamma, call),
-        U::I0 => exact(special::i0, call),
-        U::I0e => exact(special::i0e, call),
-        U::I1 => exact(special::i1, call),
-        U::I1e => exact(special::i1e, call),
+        U::I0 => of_order(0, Kind::I, special::i0, call),
+        U::I0e => of_order(0, Kind::ScaledI, special::i0e, call),
+        U::I1 => of_order(1, Kind::I, special::i1, call),
+        U::I1e => of_order(1, Kind::ScaledI, special::i1e, call),
         U::Erfcx => exact(special::erfcx, call),
         U::Entr => exact(bessel::entropy, call),
         U::Ndtri => exact(bessel::normal_quantile, call),
-        U::J0 => exact(bessel::j0, call),
-        U::J1 => exact(bessel::j1, call),
-        U::Y0 => exact(bessel::y0, call),
-        U::Y1 => exact(bessel::y1, call),
-        U::K0 => exact(bessel::k0, call),
-        U::K1 => exact(bessel::k1, call),
-        U::K0e => exact(bessel::k0e, call),
-        U::K1e => exact(bessel::k1e, call),
+        U::J0 => of_order(0, Kind::J, bessel::j0, call),
+        U::J1 => of_order(1, Kind::J, bessel::j1, call),
+        U::Y0 => of_order(0, Kind::Y, bessel::y0, call),
+        U::Y1 => of_order(1, Kind::Y, bessel::y1, call),
+        U::K0 => of_order(0, Kind::K, bessel::k0, call),
+        U::K1 => of_order(1, Kind::K, bessel::k1, call),
+        U::K0e => of_order(0, Kind::ScaledK, bessel::k0e, call),
+        U::K1e => of_order(1, Kind::ScaledK, bessel::k1e, call),
         U::AiryAi => exact(airy::ai, call),
         U::Exponent if x.dtype() == DType::F32 => apply1::<f32, f32>(x, GRAIN, &|x, out| light1(Exponent, x, out)),
         U::Exponent => exact(|x| special::frexp(x).1, call),
@@ -528,7 +539,7 @@ fn by_table(op: &BinaryOp, a: &CpuArray, b: &CpuArray, out: &Meta, over: bool) -
         }
         B::Maximum => run(&extremes!(true; bool u8 i8 i16 i32 i64 f32 f64), GRAIN),
         B::Minimum => run(&extremes!(false; bool u8 i8 i16 i32 i64 f32 f64), GRAIN),
-        B::ReluGradient => run(&loops2!(light2 ReluGradient; f32 f64), GRAIN),
+        B::ReluGradient => run(&loops2!(light2 ReluGradient; f32 f64; halves), GRAIN),
         B::Atan2 => {
             let (f32, f64): (&F<f32, f32>, &F<f64, f64>) = (&f32::atan2_slices, &f64::atan2_slices);
             run(&Loops2 { f32: Some(f32), f64: Some(f64), ..Loops2::default() }, COSTLY)

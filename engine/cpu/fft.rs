@@ -1,5 +1,4 @@
-//! Fourier transforms, by `lucid-fft`: its plans are those of `rustfft` and `realfft` on every processor, Apple's
-//! too.
+//! Fourier transforms, by `lucid-fft`: its plans are those of `rustfft` on every processor, Apple's too.
 //!
 //! Depends on `simd` for memory and threads. Half-precision numbers have no transforms, as in PyTorch.
 

@@ -10,6 +10,7 @@ pub mod airy;
 mod attention;
 mod batch_norm;
 mod bessel;
+mod bessel_lanes;
 pub(crate) mod blas;
 mod cast;
 mod chebyshev;
@@ -405,6 +406,10 @@ impl Backend for CpuBackend {
 
     fn binary(op: &BinaryOp, a: &CpuArray, b: &CpuArray, out: &Meta) -> Result<CpuArray> {
         kernel(|| elementwise::binary(op, a, b, out, false))
+    }
+
+    fn binary_rounded(op: &BinaryOp, a: &CpuArray, b: &CpuArray, out: &Meta) -> Result<CpuArray> {
+        kernel(|| elementwise::binary_rounded(op, a, b, out))
     }
 
     fn binary_over(op: &BinaryOp, a: &CpuArray, b: &CpuArray, out: &Meta) -> Result<CpuArray> {

@@ -40,6 +40,28 @@ fn copied_to_host(a: &gpu::GpuArray, meta: &Meta) -> Result<Storage> {
     Ok(Storage(Repr::Cpu(array)))
 }
 
+/// Can elements of the GPU device go straight to a tensor of the host's, in its own memory?
+pub(crate) fn fits_in_place(dst: &Tensor, src: &Tensor) -> bool {
+    let followed = crate::autograd::is_followed;
+    matches!((&dst.storage().0, &src.storage().0), (Repr::Cpu(_), Repr::Gpu(_)))
+        && (dst.dtype(), dst.shape()) == (src.dtype(), src.shape())
+        && dst.layout().is_contiguous()
+        && !(followed(dst) || followed(src) || graph::recording())
+}
+
+/// Writes the elements there. Evaluates.
+pub(super) fn bring(op: &'static str, dst: &Tensor, src: &Tensor) -> Result<()> {
+    let (Repr::Cpu(to), Repr::Gpu(from)) = (&dst.storage().0, &src.storage().0) else {
+        return Err(Error::runtime(op, "the tensors are not where they were"));
+    };
+    // Before the memory is locked, which what has to be computed may read.
+    super::eval(&[src], true)?;
+    let begun = profile::begin();
+    lucid_cpu::copy::overwrite(to, |bytes| gpu::copy_to(from, bytes))?;
+    profile::end_other(begun, "read");
+    Ok(())
+}
+
 /// A storage of the other device that shows the same memory; whoever is written to first takes a copy. `None` where the
 /// elements have to be copied now.
 fn transfer_in_place(x: &Tensor, meta: &Meta) -> Result<Option<Storage>> {

@@ -1,6 +1,6 @@
 //! Columns of matrices in one slice, for threads that each write others of them.
 //!
-//! The one place of the crate with `unsafe`. Invariant: two [`Columns`] that live at a time share no element.
+//! Holds `unsafe`. Invariant: two [`Columns`] that live at a time share no element.
 #![allow(unsafe_code)]
 
 use crate::Pool;
@@ -35,7 +35,21 @@ impl<T: Copy> Columns<'_, T> {
         unsafe { std::slice::from_raw_parts(self.first.add(i * self.pitch), self.width) }
     }
 
-    /// The same, to write.
+    /// Asks for a row to be loaded, where there is one: rows are too far apart for processors to foresee the next.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, i: usize) {
+        #[cfg(target_arch = "x86_64")]
+        if i < self.rows {
+            use std::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
+            for at in (0..self.width).step_by((64 / size_of::<T>()).max(1)) {
+                // SAFETY: the element is one of the matrix, and is not read.
+                unsafe { _mm_prefetch::<_MM_HINT_T0>(self.first.add(i * self.pitch + at).cast()) };
+            }
+        }
+        let _ = i;
+    }
+
+    /// What the columns hold of a row, to write.
     #[inline(always)]
     pub(crate) fn row_mut(&mut self, i: usize) -> &mut [T] {
         assert!(i < self.rows, "no such row");

@@ -8,6 +8,8 @@ use crate::Source;
 
 /// Elements along both sides of a tile: those of a cache line.
 const TILE: usize = 8;
+/// Rows that are loaded before they are copied.
+const AHEAD: usize = 32;
 
 /// Positions of the rows of a source, all dimensions but the last.
 pub(crate) struct Rows<'a, T> {
@@ -96,6 +98,7 @@ pub(crate) fn gather<T: Copy>(block: &Columns<'_, T>, out: &mut [T], pitch: usiz
     let (n, width) = (block.rows(), block.width());
     for from in (0..n).step_by(TILE) {
         let to = (from + TILE).min(n);
+        (from + AHEAD..to + AHEAD).for_each(|i| block.prefetch(i));
         for start in (0..width).step_by(TILE) {
             let end = (start + TILE).min(width);
             if to - from == TILE && end - start == TILE {

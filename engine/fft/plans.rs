@@ -3,11 +3,11 @@
 //! A plan holds twiddle factors of about its length, so the cache is bounded by the sum of lengths. Invariant: no
 //! plan is made under the lock, so that one of a long transform keeps nobody waiting.
 
+use crate::butterfly::Lanes;
 use lucid_core::fallible::ensure_room;
 use lucid_core::Result;
 use num_complex::Complex;
 use parking_lot::Mutex;
-use realfft::{ComplexToReal, RealFftPlanner, RealToComplex};
 use rustfft::{Fft, FftDirection, FftNum, FftPlanner};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const PLANS: usize = 256;
 const ROOM: usize = 16;
 
 /// The two dtypes of real numbers that transforms are computed in.
-pub trait Real: FftNum {
+pub trait Real: FftNum + Lanes {
     #[doc(hidden)]
     fn cache() -> &'static Mutex<Cache<Self>>;
     /// A number as near as there is.
@@ -47,15 +47,36 @@ real!(f64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Kind {
     Complex { inverse: bool },
-    FromReal,
-    ToReal,
+    Real { inverse: bool },
 }
 
 #[derive(Clone)]
 enum Plan<T> {
     Complex(Arc<dyn Fft<T>>),
-    FromReal(Arc<dyn RealToComplex<T>>),
-    ToReal(Arc<dyn ComplexToReal<T>>),
+    Real(RealPlan<T>),
+}
+
+/// A transform of real numbers.
+#[derive(Clone)]
+pub(crate) enum RealPlan<T> {
+    /// Of an even number: the transform of half as many complex numbers, and the factors of [`butterflies`](crate::butterfly::butterflies),
+    /// `i exp(-2 pi i k / n)` or their conjugates for the inverse.
+    Even { fft: Arc<dyn Fft<T>>, twiddles: Arc<[Complex<T>]> },
+    /// Of an odd number: the transform of as many complex ones.
+    Odd(Arc<dyn Fft<T>>),
+}
+
+impl<T: Real> RealPlan<T> {
+    fn new(n: usize, inverse: bool) -> Result<RealPlan<T>> {
+        if !n.is_multiple_of(2) {
+            return Ok(RealPlan::Odd(complex(n, inverse)?));
+        }
+        let twiddle = |k: usize| {
+            let (sin, cos) = (std::f64::consts::TAU * k as f64 / n as f64).sin_cos();
+            Complex::new(T::of(sin), T::of(if inverse { -cos } else { cos }))
+        };
+        Ok(RealPlan::Even { fft: complex(n / 2, inverse)?, twiddles: (0..(n / 2).div_ceil(2)).map(twiddle).collect() })
+    }
 }
 
 /// A plan and the time of its last use.
@@ -107,8 +128,7 @@ fn plan<T: Real>(n: usize, kind: Kind) -> Result<Plan<T>> {
             let direction = if inverse { FftDirection::Inverse } else { FftDirection::Forward };
             Plan::Complex(FftPlanner::new().plan_fft(n, direction))
         }
-        Kind::FromReal => Plan::FromReal(RealFftPlanner::new().plan_fft_forward(n)),
-        Kind::ToReal => Plan::ToReal(RealFftPlanner::new().plan_fft_inverse(n)),
+        Kind::Real { inverse } => Plan::Real(RealPlan::new(n, inverse)?),
     };
     T::cache().lock().put(key, &plan);
     Ok(plan)
@@ -118,23 +138,15 @@ fn plan<T: Real>(n: usize, kind: Kind) -> Result<Plan<T>> {
 pub(crate) fn complex<T: Real>(n: usize, inverse: bool) -> Result<Arc<dyn Fft<T>>> {
     match plan(n, Kind::Complex { inverse })? {
         Plan::Complex(plan) => Ok(plan),
-        Plan::FromReal(_) | Plan::ToReal(_) => Err(lucid_core::Error::runtime("fft", "a plan of another kind")),
+        Plan::Real(_) => Err(lucid_core::Error::runtime("fft", "a plan of another kind")),
     }
 }
 
-/// The transform of `n` real numbers.
-pub(crate) fn from_real<T: Real>(n: usize) -> Result<Arc<dyn RealToComplex<T>>> {
-    match plan(n, Kind::FromReal)? {
-        Plan::FromReal(plan) => Ok(plan),
-        Plan::Complex(_) | Plan::ToReal(_) => Err(lucid_core::Error::runtime("fft", "a plan of another kind")),
-    }
-}
-
-/// The inverse of that.
-pub(crate) fn to_real<T: Real>(n: usize) -> Result<Arc<dyn ComplexToReal<T>>> {
-    match plan(n, Kind::ToReal)? {
-        Plan::ToReal(plan) => Ok(plan),
-        Plan::Complex(_) | Plan::FromReal(_) => Err(lucid_core::Error::runtime("fft", "a plan of another kind")),
+/// The transform of `n` real numbers, or its inverse, not scaled.
+pub(crate) fn real<T: Real>(n: usize, inverse: bool) -> Result<RealPlan<T>> {
+    match plan(n, Kind::Real { inverse })? {
+        Plan::Real(plan) => Ok(plan),
+        Plan::Complex(_) => Err(lucid_core::Error::runtime("fft", "a plan of another kind")),
     }
 }
 

@@ -1,13 +1,16 @@
 //! Transforms between real numbers and the half of a spectrum that its symmetry leaves.
 //!
-//! Depends on `plans`, `lanes`, `columns` and `transform`.
+//! An even number of them is taken for half as many complex numbers, whose transform `butterfly` twiddles into theirs.
+//! Depends on `plans`, `butterfly`, `lanes`, `columns` and `transform`.
 
+use crate::butterfly::{butterflies, pairs, pairs_mut};
 use crate::columns::for_rows;
 use crate::lanes::Rows;
+use crate::plans::{self, RealPlan};
 use crate::transform::{along_others, times, GRAIN};
-use crate::{plans, Pool, Real, Source};
+use crate::{Pool, Real, Source};
 use lucid_core::fallible::scratch;
-use lucid_core::{Error, Result};
+use lucid_core::Result;
 use num_complex::Complex;
 
 /// The forward transform of real numbers along the last `axes` dimensions, times `scale`. `out` is row-major and of
@@ -63,33 +66,89 @@ fn each_row<T: Real>(
     pool: Pool<'_>,
 ) -> Result<()> {
     let (n, half) = (rows.n, rows.n / 2 + 1);
-    let plan = plans::from_real::<T>(n)?;
-    let failed = parking_lot::Mutex::new(None);
+    let plan = plans::real::<T>(n, false)?;
     for_rows(out, width, (GRAIN / n).max(1), pool, |first, out| {
-        let mut lanes = scratch(T::zero(), n * LANES.min(out.len() / width));
-        let mut room = scratch(Complex::new(T::zero(), T::zero()), plan.get_scratch_len());
+        let count = out.len() / width;
+        let dense = rows.dense(first, count);
+        let mut lanes = scratch(T::zero(), if dense.is_some() { 0 } else { n * LANES.min(count) });
+        let mut room = scratch(Complex::new(T::zero(), T::zero()), plan.room());
         for (i, block) in out.chunks_mut(width * LANES).enumerate() {
             let count = block.len() / width;
-            rows.copy_to(first + i * LANES, &mut lanes[..count * n], n, |x| x);
-            for (x, y) in lanes.chunks_mut(n).zip(block.chunks_mut(width)) {
-                if let Err(e) = plan.process_with_scratch(x, &mut y[..half], &mut room) {
-                    *failed.lock() = Some(e);
+            let x = match dense {
+                Some(x) => &x[i * LANES * n..][..count * n],
+                None => {
+                    rows.copy_to(first + i * LANES, &mut lanes[..count * n], n, |x| x);
+                    &lanes[..count * n]
                 }
-                times(&mut y[..half], scale);
+            };
+            for (x, y) in x.chunks(n).zip(block.chunks_mut(width)) {
+                plan.forward(x, &mut y[..half], &mut room, scale);
                 let (known, rest) = y.split_at_mut(half);
                 rest.iter_mut().zip(known[1..n.div_ceil(2)].iter().rev()).for_each(|(o, x)| *o = x.conj());
             }
         }
     });
-    refused(failed.into_inner())
+    Ok(())
+}
+
+impl<T: Real> RealPlan<T> {
+    /// Elements that a row needs to work in.
+    fn room(&self) -> usize {
+        match self {
+            RealPlan::Even { fft, .. } => fft.get_immutable_scratch_len(),
+            RealPlan::Odd(fft) => fft.len() + fft.get_inplace_scratch_len(),
+        }
+    }
+
+    /// The first half of a row's spectrum, times `scale`.
+    fn forward(&self, x: &[T], y: &mut [Complex<T>], room: &mut [Complex<T>], scale: f64) {
+        match self {
+            RealPlan::Even { fft, twiddles } => {
+                let m = fft.len();
+                fft.process_immutable_with_scratch(pairs(x), &mut y[..m], room);
+                let (sum, difference) = (y[0].re + y[0].im, y[0].re - y[0].im);
+                butterflies(&mut y[..m], twiddles, T::of(scale / 2.0));
+                y[0] = Complex::new(sum * T::of(scale), T::zero());
+                y[m] = Complex::new(difference * T::of(scale), T::zero());
+            }
+            RealPlan::Odd(fft) => {
+                let (all, room) = room.split_at_mut(fft.len());
+                all.iter_mut().zip(x).for_each(|(o, &x)| *o = Complex::new(x, T::zero()));
+                fft.process_with_scratch(all, room);
+                y.copy_from_slice(&all[..y.len()]);
+                y[0].im = T::zero();
+                times(y, scale);
+            }
+        }
+    }
+
+    /// The row whose spectrum's first half is `x`, which is overwritten, times `scale`.
+    fn inverse(&self, x: &mut [Complex<T>], y: &mut [T], room: &mut [Complex<T>], scale: T) {
+        match self {
+            RealPlan::Even { fft, twiddles } => {
+                let m = fft.len();
+                let (first, last) = (x[0].re * scale, x[m].re * scale);
+                x[0] = Complex::new(first + last, first - last);
+                butterflies(&mut x[..m], twiddles, scale);
+                fft.process_immutable_with_scratch(&x[..m], pairs_mut(y), room);
+            }
+            RealPlan::Odd(fft) => {
+                let (all, room) = room.split_at_mut(fft.len());
+                all[0] = Complex::new(x[0].re * scale, T::zero());
+                let (low, high) = all[1..].split_at_mut(x.len() - 1);
+                for ((low, high), x) in low.iter_mut().zip(high.iter_mut().rev()).zip(&x[1..]) {
+                    *low = x.scale(scale);
+                    *high = low.conj();
+                }
+                fft.process_with_scratch(all, room);
+                y.iter_mut().zip(all).for_each(|(o, x)| *o = x.re);
+            }
+        }
+    }
 }
 
 /// Rows that are gathered at a time.
 const LANES: usize = 8;
-
-fn refused(failed: Option<realfft::FftError>) -> Result<()> {
-    failed.map_or(Ok(()), |e| Err(Error::runtime("fft", e.to_string())))
-}
 
 /// The halves of spectra along several dimensions.
 struct Mirror<'a, T> {
@@ -137,26 +196,18 @@ pub fn complex_to_real<T: Real>(
     }
     let rows = Rows::new(source);
     let half = rows.n;
-    let plan = plans::to_real::<T>(n)?;
-    let (failed, zero) = (parking_lot::Mutex::new(None), Complex::new(T::zero(), T::zero()));
-    let scale = T::of(scale);
+    let plan = plans::real::<T>(n, true)?;
+    let (zero, scale) = (Complex::new(T::zero(), T::zero()), T::of(scale));
     for_rows(out, n, (GRAIN / n).max(1), pool, |first, out| {
         let mut lanes = scratch(zero, half * LANES.min(out.len() / n));
-        let mut room = scratch(zero, plan.get_scratch_len());
+        let mut room = scratch(zero, plan.room());
         for (i, block) in out.chunks_mut(n * LANES).enumerate() {
             let count = block.len() / n;
-            let scaled = |x: Complex<T>| Complex::new(x.re * scale, x.im * scale);
-            rows.copy_to(first + i * LANES, &mut lanes[..count * half], half, scaled);
+            rows.copy_to(first + i * LANES, &mut lanes[..count * half], half, |x| x);
             for (x, y) in lanes.chunks_mut(half).zip(block.chunks_mut(n)) {
-                x[0].im = T::zero();
-                if n.is_multiple_of(2) {
-                    x[half - 1].im = T::zero();
-                }
-                if let Err(e) = plan.process_with_scratch(x, y, &mut room) {
-                    *failed.lock() = Some(e);
-                }
+                plan.inverse(x, y, &mut room, scale);
             }
         }
     });
-    refused(failed.into_inner())
+    Ok(())
 }

@@ -114,6 +114,13 @@ pub trait Backend {
     fn unary(op: &UnaryOp, x: &Self::Array, out: &Meta) -> Result<Self::Array>;
     /// Runs a primitive of the family `binary`.
     fn binary(op: &BinaryOp, a: &Self::Array, b: &Self::Array, out: &Meta) -> Result<Self::Array>;
+    /// The same where an operand's dtype is not the result's: 16-bit floats beside float32, or on the way to it, are computed in
+    /// float32 and rounded once.
+    fn binary_rounded(op: &BinaryOp, a: &Self::Array, b: &Self::Array, out: &Meta) -> Result<Self::Array> {
+        let (a, b) = (Self::cast(a, DType::F32)?, Self::cast(b, DType::F32)?);
+        let wide = Meta { shape: out.shape.clone(), dtype: DType::F32 };
+        Self::cast(&Self::binary(op, &a, &b, &wide)?, out.dtype)
+    }
     /// The same where `x`, row-major and of the result's shape and dtype, is not needed any more: the result may be written
     /// over it, which then is what is given back. Nothing is written where an error is.
     fn unary_over(op: &UnaryOp, x: &Self::Array, out: &Meta) -> Result<Self::Array> {

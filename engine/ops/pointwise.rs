@@ -529,11 +529,19 @@ fn clamp_max_body(x: &Tensor, max: Operand<'_>) -> Result<Tensor> {
 
 fn isposinf_body(x: &Tensor) -> Result<Tensor> {
     schema::isposinf.check(x.dtype())?;
+    // No integer is: as with NaN, nothing is looked at.
+    if x.dtype().is_integral() {
+        return x.isnan();
+    }
     x.eq(f64::INFINITY)
 }
 
 fn isneginf_body(x: &Tensor) -> Result<Tensor> {
     schema::isneginf.check(x.dtype())?;
+    // No integer is: as with NaN, nothing is looked at.
+    if x.dtype().is_integral() {
+        return x.isnan();
+    }
     x.eq(f64::NEG_INFINITY)
 }
 

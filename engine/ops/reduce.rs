@@ -283,12 +283,19 @@ fn nansum_body(x: &Tensor, dim: Option<&[isize]>, keepdim: bool, dtype: Option<D
     if x.dtype().is_integral() {
         return x.sum(dim, keepdim, dtype);
     }
-    x.filled(&x.detach()?.isnan()?, 0.0)?.sum(dim, keepdim, dtype)
+    if crate::autograd::is_followed(x) {
+        return x.filled(&x.detach()?.isnan()?, 0.0)?.sum(dim, keepdim, dtype);
+    }
+    // In one pass; infinities stay what they are.
+    let inf = Some(f64::INFINITY);
+    x.nan_to_num(Some(0.0), inf, inf.map(|i| -i))?.sum(dim, keepdim, dtype)
 }
 
 fn nanmean_body(x: &Tensor, dim: Option<&[isize]>, keepdim: bool, dtype: Option<DType>) -> Result<Tensor> {
     schema::nanmean.check(x.dtype())?;
-    let count = x.detach()?.isnan()?.logical_not()?.sum(dim, keepdim, None)?;
+    // NaN alone is not itself.
+    let own = x.detach()?;
+    let count = own.eq(&own)?.sum(dim, keepdim, None)?;
     let (wide, narrow) = match dtype.unwrap_or(x.dtype()) {
         own @ (DType::F16 | DType::BF16) => (DType::F32, own),
         own => (own, own),

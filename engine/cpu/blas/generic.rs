@@ -3,9 +3,12 @@
 //! Depends on `simd`. Integers wrap; 16-bit floats are multiplied and summed in `f32`. Invariant: panels are packed in
 //! the same order as BLAS would read them, so that any transposition runs the same inner loop over contiguous rows.
 
+#[cfg(target_arch = "x86_64")]
+use super::few_rows;
 use super::{Gemm, Matrix, Product};
 use crate::fallible::scratch;
 use crate::simd::{map1, run, threads, Narrow, Sum, Task, Wide, Widen};
+use half::{bf16, f16};
 
 /// Rows of `b` packed at once, and columns.
 const DEPTH: usize = 256;
@@ -168,13 +171,35 @@ impl<T: Wide<W = f32>, const R: usize> Task for Dots<'_, T, R> {
     }
 }
 
+/// 16-bit floats, whose rows are multiplied in place.
+pub trait Half: Wide<W = f32> {
+    /// The inner products of `x` and each row.
+    fn dots<const R: usize>(x: &[f32], w: [&[Self]; R]) -> [f32; R] {
+        run(Dots { x, w })
+    }
+}
+macro_rules! half {
+    ($($t:ty)*) => {$(
+        impl Half for $t {
+            #[cfg(target_arch = "x86_64")]
+            fn dots<const R: usize>(x: &[f32], w: [&[$t]; R]) -> [f32; R] {
+                match few_rows::is_there() {
+                    true => few_rows::dots(x, w),
+                    false => run(Dots { x, w }),
+                }
+            }
+        }
+    )*};
+}
+half!(f16 bf16);
+
 /// Is this a product of few rows, whose right factor is best read in place?
 pub fn is_few<T>(product: &Product<T>) -> bool {
     product.m <= FEW && product.k > 0 && product.b.trans && !product.a.trans
 }
 
 /// [`widened`] for few rows of `a` and a transposed `b`, as a decoder's layers meet one token.
-fn dots<T: Gemm + Wide<W = f32>>(product: &Product<T>, c: &mut [T]) {
+fn dots<T: Gemm + Half>(product: &Product<T>, c: &mut [T]) {
     let Product { m, n, k, alpha, a, b, beta, ldc } = *product;
     let mut x = scratch(0f32, m * k);
     widen(a, 0, 0, k, &mut x);
@@ -188,10 +213,10 @@ fn dots<T: Gemm + Wide<W = f32>>(product: &Product<T>, c: &mut [T]) {
             for (i, x) in x.chunks(k).enumerate() {
                 match made.len() == 4 * m {
                     true => {
-                        let sums = run(Dots { x, w: [row(j), row(j + 1), row(j + 2), row(j + 3)] });
+                        let sums = T::dots(x, [row(j), row(j + 1), row(j + 2), row(j + 3)]);
                         sums.into_iter().enumerate().for_each(|(r, s)| made[r * m + i] = s);
                     }
-                    false => (0..made.len() / m).for_each(|r| [made[r * m + i]] = run(Dots { x, w: [row(j + r)] })),
+                    false => (0..made.len() / m).for_each(|r| [made[r * m + i]] = T::dots(x, [row(j + r)])),
                 }
             }
         }
@@ -207,7 +232,7 @@ fn dots<T: Gemm + Wide<W = f32>>(product: &Product<T>, c: &mut [T]) {
 
 /// The same for 16-bit floats over the pool: products of `f32`, rounded once at the end. `b` is widened once for all
 /// threads, `a` by the thread that needs it; which is transposed stays so. Always true: there is no better way.
-pub fn widened<T: Gemm + Wide<W = f32>>(product: &Product<T>, c: &mut [T]) -> bool {
+pub fn widened<T: Gemm + Half>(product: &Product<T>, c: &mut [T]) -> bool {
     let row = as_one_row(product);
     let product = row.as_ref().unwrap_or(product);
     let Product { m, n, k, alpha, a, b, beta, ldc } = *product;
@@ -249,7 +274,7 @@ pub fn widened<T: Gemm + Wide<W = f32>>(product: &Product<T>, c: &mut [T]) -> bo
 }
 
 /// [`widened`] as a block of a product.
-pub fn widened_here<T: Gemm + Wide<W = f32>>(product: &Product<T>, c: &mut [T]) {
+pub fn widened_here<T: Gemm + Half>(product: &Product<T>, c: &mut [T]) {
     widened(product, c);
 }
 

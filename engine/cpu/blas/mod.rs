@@ -8,6 +8,8 @@
 #[cfg(all(target_arch = "x86_64", not(accelerate)))]
 mod block_lu;
 mod factor;
+#[cfg(target_arch = "x86_64")]
+mod few_rows;
 mod ffi;
 #[cfg(all(target_arch = "x86_64", not(accelerate)))]
 mod gemm_bf16;
@@ -255,6 +257,15 @@ macro_rules! by_blas {
                 }
                 let own: Own<$t> = $own;
                 if own(product, c) {
+                    return;
+                }
+                if let (Some(gemv), 1) = (gemv, m) {
+                    let (rows, cols) = if b.trans { (ni, ki) } else { (ki, ni) };
+                    let step = if a.trans { lda } else { 1 };
+                    // SAFETY: as for gemm below; x is a row of k elements, `step` apart, y has n elements side by side.
+                    unsafe {
+                        gemv(ffi::ROW_MAJOR, flag(!b.trans), rows, cols, alpha, b.data.as_ptr(), ldb, a.data.as_ptr(), step, beta, c.as_mut_ptr(), 1)
+                    };
                     return;
                 }
                 let (ta, tb) = (flag(a.trans), flag(b.trans));

@@ -7,7 +7,7 @@ use crate::dtype::Element;
 use crate::shape::{is_same, numel};
 use crate::simd::{
     light2, light2_over, light2_symmetric, over_rows, threads::for_chunks, Arg, Arith, Better, BetterNumber, Extreme,
-    Float, ReadGuard,
+    Float, Half, Map2, ReadGuard,
 };
 use crate::strided::{aside, each1, each2, over2, Over1, Over2, F1, F2};
 use crate::{Buffer, CpuArray};
@@ -192,6 +192,9 @@ pub(crate) struct Loops1<'f> {
     pub i16: Option<&'f F1<'f, i16, i16>>,
     pub i32: Option<&'f F1<'f, i32, i32>>,
     pub i64: Option<&'f F1<'f, i64, i64>>,
+    /// Where 16-bit floats are not computed by blocks of float32.
+    pub f16: Option<&'f F1<'f, f16, f16>>,
+    pub bf16: Option<&'f F1<'f, bf16, bf16>>,
     pub f32: Option<&'f F1<'f, f32, f32>>,
     pub f64: Option<&'f F1<'f, f64, f64>>,
     pub c64: Option<&'f F1<'f, Complex32, Complex32>>,
@@ -208,6 +211,8 @@ pub(crate) struct Overs1<'f> {
     pub i16: Option<&'f Over1<'f, i16>>,
     pub i32: Option<&'f Over1<'f, i32>>,
     pub i64: Option<&'f Over1<'f, i64>>,
+    pub f16: Option<&'f Over1<'f, f16>>,
+    pub bf16: Option<&'f Over1<'f, bf16>>,
     pub f32: Option<&'f Over1<'f, f32>>,
     pub f64: Option<&'f Over1<'f, f64>>,
 }
@@ -229,6 +234,8 @@ impl Loops1<'_> {
             DType::I64 => self.i64.map(|f| call.apply(grain, f, self.over.i64)),
             DType::F32 => self.f32.map(|f| call.apply(grain, f, self.over.f32)),
             DType::F64 => self.f64.map(|f| call.apply(grain, f, self.over.f64)),
+            DType::F16 if self.f16.is_some() => self.f16.map(|f| call.apply(grain, f, self.over.f16)),
+            DType::BF16 if self.bf16.is_some() => self.bf16.map(|f| call.apply(grain, f, self.over.bf16)),
             DType::F16 => self.f32.map(|f| call.apply::<f16>(grain, &widened1(f), None)),
             DType::BF16 => self.f32.map(|f| call.apply::<bf16>(grain, &widened1(f), None)),
             DType::U16 | DType::U32 | DType::U64 | DType::F8E4M3FN | DType::F8E5M2 => None,
@@ -266,6 +273,9 @@ pub(crate) struct Loops2<'f> {
     /// Where these are not computed as int32 and cut off.
     pub i8: Option<&'f F<'f, i8, i8>>,
     pub i16: Option<&'f F<'f, i16, i16>>,
+    /// Where 16-bit floats are not computed by blocks of float32.
+    pub f16: Option<&'f F<'f, f16, f16>>,
+    pub bf16: Option<&'f F<'f, bf16, bf16>>,
 }
 
 impl Loops2<'_> {
@@ -286,6 +296,8 @@ impl Loops2<'_> {
             DType::I64 => self.i64.map(|f| call.apply(grain, f, self.over.i64)),
             DType::F32 => self.f32.map(|f| call.apply(grain, f, self.over.f32)),
             DType::F64 => self.f64.map(|f| call.apply(grain, f, self.over.f64)),
+            DType::F16 if self.f16.is_some() => self.f16.map(|f| call.apply(grain, f, None)),
+            DType::BF16 if self.bf16.is_some() => self.bf16.map(|f| call.apply(grain, f, None)),
             DType::F16 => self.f32.map(|f| call.apply::<f16>(grain, &widened2(f), None)),
             DType::BF16 => self.f32.map(|f| call.apply::<bf16>(grain, &widened2(f), None)),
             DType::U16 | DType::U32 | DType::U64 | DType::F8E4M3FN | DType::F8E5M2 => None,
@@ -296,8 +308,15 @@ impl Loops2<'_> {
     }
 }
 
-/// Loops of a kernel for the listed dtypes.
+/// Loops of a kernel for the listed dtypes, and for 16-bit floats in one pass.
 macro_rules! loops1 {
+    ($k:expr; $($t:ident)*; halves) => {
+        Loops1 {
+            f16: Some(&|x, out| f16::half1($k, x, out)),
+            bf16: Some(&|x, out| bf16::half1($k, x, out)),
+            ..loops1!($k; $($t)*)
+        }
+    };
     ($k:expr; $($t:ident)*) => {
         Loops1 {
             $($t: Some(&|x, out| light1($k, x, out)),)*
@@ -313,7 +332,16 @@ macro_rules! loops2 {
         Loops2 {
             f32: Some(&|a, b, out| f32::arith(Arith::$k, a, b, out)),
             f64: Some(&|a, b, out| f64::arith(Arith::$k, a, b, out)),
+            f16: Some(&|a, b, out| f16::half2($k, a, b, out)),
+            bf16: Some(&|a, b, out| bf16::half2($k, a, b, out)),
             ..loops2!(@ $light $k; $($t)*; f32 f64 $($t)*)
+        }
+    };
+    ($light:ident $k:expr; $($t:ident)*; halves) => {
+        Loops2 {
+            f16: Some(&|a, b, out| f16::half2($k, a, b, out)),
+            bf16: Some(&|a, b, out| bf16::half2($k, a, b, out)),
+            ..loops2!(@ $light $k; $($t)*; $($t)*)
         }
     };
     ($light:ident $k:expr; $($t:ident)*) => { loops2!(@ $light $k; $($t)*; $($t)*) };
@@ -336,6 +364,8 @@ macro_rules! extremes {
     ($max:literal; $($t:ident)*) => {
         Loops2 {
             $($t: Some(&better::<$t, $max>),)*
+            f16: Some(&better_half::<f16, $max>),
+            bf16: Some(&better_half::<bf16, $max>),
             over: Overs2 { $($t: Some(&better_over::<$t, $max>),)* },
             ..Loops2::default()
         }
@@ -348,6 +378,26 @@ pub(crate) fn better<T: Extreme, const MAX: bool>(a: Arg<T>, b: Arg<T>, out: &mu
         Arg::Value(v) if !v.is_none() => light2(BetterNumber::<MAX>, a, b, out),
         _ => light2_symmetric(Better::<MAX>, a, b, out),
     }
+}
+
+/// The better of two floats, NaN where either is: of values alone, as a choice of what is read would be a choice of addresses.
+#[derive(Clone, Copy)]
+struct BetterFloat<const MAX: bool>;
+impl<const MAX: bool> Map2<f32, f32, f32> for BetterFloat<MAX> {
+    #[inline(always)]
+    fn map<const F: bool>(self, a: f32, b: f32) -> f32 {
+        let better = if MAX { a.max(b) } else { a.min(b) };
+        if a.is_nan() | b.is_nan() {
+            a + b
+        } else {
+            better
+        }
+    }
+}
+
+/// [`better`] of 16-bit floats.
+pub(crate) fn better_half<T: Half, const MAX: bool>(a: Arg<T>, b: Arg<T>, out: &mut [T]) {
+    T::half2(BetterFloat::<MAX>, a, b, out);
 }
 
 /// The same over the first. Of two slices from a copy: a choice that may leave the element would be a masked store.

@@ -16,6 +16,7 @@ pub mod exit;
 mod extremes;
 mod guards;
 mod half;
+mod half_loops;
 pub mod int8;
 mod lanes;
 mod math;
@@ -48,6 +49,7 @@ pub use dispatch::{
 pub use extremes::{arg_extremum, arg_row, extrema, extreme_rows, extremum, Better, BetterNumber, Extreme};
 pub use guards::{read_only, ReadGuard, WriteGuard};
 pub use half::{Narrow, Wide, Widen};
+pub use half_loops::Half;
 pub use math::{kernel, kernel::Exp as Exponential, Math, Real};
 pub use memory::{Foreign, Offer, Owner};
 pub use reduce::{join, product, sum, sum_of, sum_rows, sums, sums_of_squares, Sum};

@@ -150,7 +150,7 @@ impl Activations {
                 // Rounds to the nearest, halves to even ones: the sum has the integer in its lowest bits.
                 let whole = (x[place(form, i)] * by + MAGIC).to_bits() as i32 - MAGIC.to_bits() as i32;
                 *q = whole as i8;
-                sum += whole;
+                sum += i32::from(*q);
             }
             for (lane, q) in made.lanes[g * 8..(g + 1) * 8].iter_mut().zip(q.chunks_exact(4)) {
                 *lane = -offset * q.iter().map(|&q| i32::from(q)).sum::<i32>();
