@@ -253,6 +253,8 @@ fn compile(mlx: &Path, mlx_c: &Path, out: &Path) -> Outcome<()> {
         .file("cpp/error.cpp")
         .file("cpp/cuda.cpp")
         .file("cpp/distributed.cpp")
+        .file("cpp/driver.cpp")
+        .file("cpp/nccl.cpp")
         .file("cpp/process.cpp")
         .file("cpp/shim.cpp")
         .file("cpp/transfer.cpp");

@@ -54,14 +54,19 @@ impl Device {
     /// # lucid::Result::<()>::Ok(())
     /// ```
     pub fn parse(text: &str) -> Result<Parsed> {
-        let (name, index) = text.split_once(':').unwrap_or((text, "0"));
+        let (name, index) = text.split_once(':').map_or((text, None), |(name, index)| (name, Some(index)));
         let name = if name == "mps" { "metal" } else { name };
         if !matches!(name, "cpu" | "gpu" | "metal" | "cuda" | "mlx" | "meta") {
             let why = format!("expected one of cpu, gpu, metal (or mps), cuda, mlx, meta as the device, got {text:?}");
             return Err(Error::runtime("device", why));
         }
-        if index != "0" {
-            return Err(Error::runtime("device", format!("there is one {name} device, with index 0; got {text:?}")));
+        match index.map(str::parse) {
+            None => {}
+            Some(Ok(index)) if !matches!(name, "cpu" | "meta") => Device::select_gpu(index)?,
+            Some(Ok(0)) => {}
+            _ => {
+                return Err(Error::runtime("device", format!("there is one {name} device, with index 0; got {text:?}")))
+            }
         }
         if name == "cpu" {
             return Ok(Parsed { device: Device::Cpu, warning: None });
@@ -78,6 +83,42 @@ impl Device {
             return Err(Box::new(Error::GpuNotAvailable(format!("{what} (LUCID_STRICT_DEVICE is set)").into())));
         }
         Ok(Parsed { device: Device::Gpu, warning: Some(format!("{what}, which is used instead")) })
+    }
+
+    /// Has this process compute on the GPU of this number: it computes on one, which its first use of a GPU settles. A process
+    /// that a launcher started (`LOCAL_RANK`) and that sees one GPU calls it by its rank or 0.
+    ///
+    /// # Errors
+    /// [`Error::Runtime`](crate::Error) where there is no such GPU, or the process computes on another already.
+    ///
+    /// # Examples
+    /// ```
+    /// use lucid::Device;
+    /// Device::select_gpu(0)?;
+    /// assert!(Device::select_gpu(1000).is_err());
+    /// # lucid::Result::<()>::Ok(())
+    /// ```
+    pub fn select_gpu(index: usize) -> Result<()> {
+        let chosen = mlx_ffi::device::choose(index);
+        let own = || std::env::var("LOCAL_RANK").ok().and_then(|rank| rank.parse().ok()) == Some(index);
+        match chosen {
+            Err(_) if own() && mlx_ffi::device::count().is_ok_and(|n| n == 1) => Ok(()),
+            Err(e) => Err(Error::runtime("device", e.to_string())),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// How many GPUs there are; 1 where the installed MLX has none and computes on its CPU stream.
+    ///
+    /// # Errors
+    /// [`Error::GpuNotAvailable`] where MLX cannot say.
+    pub fn gpu_count() -> Result<usize> {
+        mlx_ffi::device::count().map_err(|e| Box::new(Error::GpuNotAvailable(e.to_string().into())))
+    }
+
+    /// The number of the GPU that this process computes on.
+    pub fn gpu_index() -> usize {
+        mlx_ffi::device::index()
     }
 }
 

@@ -4,7 +4,8 @@
 //! of what it has: a broadcast is a sum in which others add zeros, of bits, so that it is exact; a scattered sum is a
 //! part of the sum.
 
-use super::group::{Group, Step, Work};
+use super::group::{Group, Step};
+use super::work::Work;
 use crate::dispatch;
 use crate::graph;
 use crate::ops::communication as ops;
@@ -28,6 +29,8 @@ const MESSAGE: &str = "a message between two processes";
 /// An error where elements of a dtype have no such reduction.
 pub(crate) fn ensure_reducible(op: &'static str, how: Reduce, dtype: DType) -> Result<()> {
     let fits = match how {
+        // They are moved as their bits.
+        _ if dtype.is_float() && dtype.is_stored_only() => false,
         Reduce::Sum | Reduce::Product => true,
         Reduce::Avg => dtype.is_float() || dtype.is_complex(),
         Reduce::Min | Reduce::Max => !dtype.is_complex(),
@@ -121,9 +124,18 @@ fn in_pieces(op: &'static str, ring: &mlx::Group, x: &Tensor, how: mlx::Reduce) 
     cat(&parts.collect::<Result<Vec<_>>>()?, 0)?.reshape(&shape)
 }
 
+/// Elements that the GPU device has, of the same bits.
+fn carried(x: &Tensor) -> Result<Tensor> {
+    if matches!(x.dtype(), DType::F64 | DType::C128) {
+        bits(x)
+    } else {
+        Ok(x.clone())
+    }
+}
+
 /// All members' tensors, along a new first dimension.
 fn gathered(op: &'static str, ring: &mlx::Group, x: &Tensor) -> Result<Tensor> {
-    let carried = if matches!(x.dtype(), DType::F64 | DType::C128) { bits(x)? } else { x.clone() };
+    let carried = carried(x)?;
     let mut shape = crate::shape::Shape::from_slice(&[ring.size()]);
     shape.extend_from_slice(carried.shape());
     let one = carried.unsqueeze(0)?;
@@ -146,6 +158,37 @@ fn combined(op: &'static str, ring: &mlx::Group, x: &Tensor, how: Reduce) -> Res
         Reduce::BitOr => fold(&|a, b| a.bitwise_or(b)),
         Reduce::BitXor => fold(&|a, b| a.bitwise_xor(b)),
     }
+}
+
+/// Member `rank`'s part of the reduction of tensors whose first dimension has one for each.
+fn reduced_part(op: &'static str, ring: &mlx::Group, x: &Tensor, how: Reduce, rank: i64) -> Result<Tensor> {
+    let direct = match how {
+        Reduce::Sum | Reduce::Avg => Some(mlx::Reduce::Sum),
+        Reduce::Min => Some(mlx::Reduce::Min),
+        Reduce::Max => Some(mlx::Reduce::Max),
+        _ => None,
+    };
+    let plain = matches!(x.dtype(), DType::F16 | DType::BF16 | DType::F32 | DType::I32 | DType::I64);
+    match direct {
+        Some(direct) if ring.is_on_gpu() && plain => {
+            let made = through_mlx(op, x, &x.shape()[1..], |a| ring.reduce_scatter(a, direct))?;
+            if how == Reduce::Avg {
+                made.div(ring.size() as f64, None)
+            } else {
+                Ok(made)
+            }
+        }
+        _ => combined(op, ring, x, how)?.select(0, rank)?.copy(),
+    }
+}
+
+/// The parts that all members' tensors have for member `rank`.
+fn exchanged(op: &'static str, ring: &mlx::Group, x: &Tensor, rank: i64) -> Result<Tensor> {
+    if !ring.is_on_gpu() {
+        return gathered(op, ring, x)?.select(1, rank)?.copy();
+    }
+    let carried = carried(x)?;
+    unbits(&through_mlx(op, &carried, carried.shape(), |a| ring.all_to_all(a))?, x.dtype())
 }
 
 /// Writes a result where it is wanted.
@@ -278,7 +321,7 @@ impl Group {
             return Ok(self.submit(op, what, timeout, Step::Meet(x)));
         }
         let own = self.rank() == src;
-        Ok(self.run(op, what, timeout, x, move |ring, x| put(sent_to_all(op, ring, &x, own)?, into)))
+        Ok(self.run(op, what, timeout, x, move |ring, x| put(sent_to_all(op, ring, &x, src, own)?, into)))
     }
 
     /// All members' tensors along a new first dimension: `out[i] = x_i`, of shape `(n, *x.shape)`.
@@ -317,7 +360,9 @@ impl Group {
             let into = fitting(op, into, &x.shape()[1..], x.dtype())?;
             return self.as_op(op, &plain(op, x)?, into, timeout, |x, group| ops::scattered(x, group, how));
         }
-        self.scattered(op, x, into, timeout, format!("({})", how.name()), move |ring, x| combined(op, ring, x, how))
+        let rank = self.rank() as i64;
+        let data = move |ring: &mlx::Group, x: &Tensor| reduced_part(op, ring, x, how, rank);
+        self.scattered(op, x, into, timeout, format!("({})", how.name()), data)
     }
 
     /// Part `rank` of member `src`'s `x` of shape `(n, …)`. Others give one of the same shape and dtype.
@@ -333,7 +378,9 @@ impl Group {
             return self.as_op(op, &plain(op, x)?, into, timeout, run);
         }
         let from = format!(" from rank {src} of the group");
-        self.scattered(op, x, into, timeout, from, move |ring, x| sent_to_all(op, ring, x, own))
+        let rank = self.rank() as i64;
+        let data = move |ring: &mlx::Group, x: &Tensor| sent_to_all(op, ring, x, src, own)?.select(0, rank)?.copy();
+        self.scattered(op, x, into, timeout, from, data)
     }
 
     fn scattered(
@@ -356,7 +403,7 @@ impl Group {
         if x.numel() == 0 {
             return Ok(self.submit(op, what, timeout, Step::Meet(x.select(0, rank)?)));
         }
-        Ok(self.run(op, what, timeout, x, move |ring, x| put(data(ring, &x)?.select(0, rank)?.copy()?, into)))
+        Ok(self.run(op, what, timeout, x, move |ring, x| put(data(ring, &x)?, into)))
     }
 
     pub(crate) fn ensure_parts(&self, op: &'static str, x: &Tensor) -> Result<()> {
@@ -389,7 +436,7 @@ impl Group {
         if x.numel() == 0 {
             return Ok(self.submit(op, what, timeout, Step::Meet(x)));
         }
-        Ok(self.run(op, what, timeout, x, move |ring, x| put(gathered(op, ring, &x)?.select(1, rank)?.copy()?, into)))
+        Ok(self.run(op, what, timeout, x, move |ring, x| put(exchanged(op, ring, &x, rank)?, into)))
     }
 
     /// Sends a tensor to the other member of a group of two.
@@ -455,8 +502,12 @@ impl Group {
     }
 }
 
-/// One member's tensor, by a sum of bits to which others add zeros.
-fn sent_to_all(op: &'static str, ring: &mlx::Group, x: &Tensor, own: bool) -> Result<Tensor> {
+/// Member `src`'s tensor: on a ring by a sum of bits to which others add zeros.
+fn sent_to_all(op: &'static str, ring: &mlx::Group, x: &Tensor, src: usize, own: bool) -> Result<Tensor> {
+    if ring.is_on_gpu() {
+        let carried = carried(x)?;
+        return unbits(&through_mlx(op, &carried, carried.shape(), |a| ring.broadcast(a, src))?, x.dtype());
+    }
     let mine = bits(x)?;
     let mine = if own { mine } else { mine.zeros_like()? };
     unbits(&reduced(op, ring, &mine, mlx::Reduce::Sum)?, x.dtype())

@@ -1,25 +1,29 @@
 //! Jobs and groups: who computes together, the thread that runs a group's operations in order, and the watchdog.
 //!
-//! Depends on the control channel and mlx-ffi's rings. Each operation is announced on the control channel, and its data
-//! travels once every member has announced the same. Invariants: a group's operations run in the
-//! order of the calls; one that cannot be done is ended by the watchdog, with the reason on every rank.
+//! Depends on the control channel and mlx-ffi's groups, which `open` opens. Each operation is announced on the control
+//! channel, and its data travels once every member has announced the same. Invariants: a group's operations run in the order
+//! of the calls; one that cannot be done is ended by the watchdog, with the reason on every rank.
 
 use super::client::{Client, Member, LONGEST};
+use super::open::Opening;
 use super::pending;
-use super::wire::{number, text};
+use super::wire::number;
+use super::work::Work;
 use crate::autograd::no_grad;
 use crate::{Error, Result};
 use lucid_ir::ops::communication::GroupName;
 use mlx_ffi::distributed as mlx;
 use parking_lot::{Condvar, Mutex};
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{channel, Sender};
 use std::sync::{Arc, OnceLock, Weak};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+/// The backend whose data stays in the GPUs' memory.
+const NCCL: &str = "nccl";
 /// How often the watchdog looks where no news wakes it.
 const TICK: Duration = Duration::from_millis(200);
 /// How long an operation may go on that does not need the member that is gone.
@@ -48,7 +52,7 @@ pub struct Config {
     pub timeout: Duration,
     /// The address that rings listen at; by default the one that reaches the store.
     pub listen: Option<IpAddr>,
-    /// MLX's backend: `ring`, or `mpi`, `nccl`, `jaccl` where MLX finds the peers by itself.
+    /// MLX's backend: `ring`, or `mpi`, `jaccl`, where MLX finds the peers by itself; `nccl`, which needs a CUDA device.
     pub backend: String,
 }
 
@@ -57,6 +61,7 @@ pub struct Job {
     client: Arc<Client>,
     config: Config,
     groups: Mutex<Vec<Weak<Core>>>,
+    threads: Mutex<Vec<(Weak<Queue>, JoinHandle<()>)>>,
     /// MLX's own group of all, for the backends that have one.
     launched: OnceLock<Arc<mlx::Group>>,
     ended: AtomicBool,
@@ -83,26 +88,20 @@ struct Core {
     rank: usize,
     ring: Mutex<Option<Arc<mlx::Group>>>,
     addresses: Mutex<Vec<SocketAddr>>,
+    /// Ends what waits within NCCL.
+    ended: Arc<AtomicBool>,
     flight: Mutex<Option<Flight>>,
     next: AtomicU64,
 }
 
 type Task = Box<dyn FnOnce(&Core) + Send>;
-type Queue = Mutex<Sender<Task>>;
+/// Of a group's thread, which ends at `None`.
+type Queue = Mutex<Sender<Option<Task>>>;
 
 /// The groups of this process, for primitives, which name theirs.
 static GROUPS: Mutex<Vec<(Weak<Core>, Weak<Queue>)>> = Mutex::new(Vec::new());
 static NEXT_SERIAL: AtomicU64 = AtomicU64::new(1);
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
-static INTERRUPT: OnceLock<fn() -> bool> = OnceLock::new();
-
-/// How often who waits looks whether the program wants it to stop.
-const LOOK: Duration = Duration::from_millis(100);
-
-/// Says how to find out whether the program wants a wait to end, such as by Ctrl-C. Only the first setting counts.
-pub fn set_interrupt(asked: fn() -> bool) {
-    let _ = INTERRUPT.set(asked);
-}
 
 /// Processes of a job that compute together. A clone is the same group.
 #[derive(Clone)]
@@ -113,72 +112,6 @@ pub struct Group {
     pub(super) hosts: bool,
     /// Do collectives run as ops of the table?
     ops: bool,
-}
-
-/// An operation that was begun.
-pub struct Work<T> {
-    done: Arc<(Mutex<Option<Result<T>>>, Condvar)>,
-    op: &'static str,
-    /// Operations are numbered in the order of the calls.
-    number: u64,
-}
-
-impl<T> Clone for Work<T> {
-    fn clone(&self) -> Self {
-        Work { done: Arc::clone(&self.done), op: self.op, number: self.number }
-    }
-}
-
-impl<T: Clone> Work<T> {
-    /// One that is done already.
-    pub(super) fn finished(op: &'static str, value: Result<T>) -> Work<T> {
-        Work { done: Arc::new((Mutex::new(Some(value)), Condvar::new())), op, number: 0 }
-    }
-
-    /// Is it done, or has it failed?
-    pub fn is_completed(&self) -> bool {
-        self.done.0.lock().is_some()
-    }
-
-    /// Waits for its result; for so long at most, if a time is given.
-    ///
-    /// # Errors
-    /// What went wrong, or that it took longer.
-    pub fn wait(&self, timeout: Option<Duration>) -> Result<T> {
-        let until = timeout.and_then(|t| Instant::now().checked_add(t));
-        let mut done = self.done.0.lock();
-        loop {
-            if let Some(result) = &*done {
-                return result.clone();
-            }
-            match until {
-                None => self.done.1.wait(&mut done),
-                Some(until) if Instant::now() >= until => {
-                    return Err(Error::distributed(self.op, "not done within the time given to wait()"));
-                }
-                Some(until) => drop(self.done.1.wait_until(&mut done, until)),
-            }
-        }
-    }
-}
-
-impl<T: Clone> Work<T> {
-    pub(super) fn number(&self) -> u64 {
-        self.number
-    }
-
-    /// Waits for its result, or until the program wants the wait to end.
-    pub(super) fn wait_interruptible(&self) -> Result<T> {
-        loop {
-            let waited = self.wait(Some(LOOK));
-            if self.is_completed() {
-                return self.wait(None);
-            }
-            if INTERRUPT.get().is_some_and(|asked| asked()) {
-                return waited;
-            }
-        }
-    }
 }
 
 impl Job {
@@ -223,7 +156,7 @@ impl Job {
         let member = Member { rank: *rank, world_size: *world_size, generation: *generation };
         let client = Client::connect(host, *port, token, Some(member), *timeout)?;
         let launched = OnceLock::new();
-        if config.backend != "ring" {
+        if config.backend != "ring" && config.backend != NCCL {
             let group = mlx::Group::launched(&config.backend).map_err(|e| Error::distributed(op, e.to_string()))?;
             if (group.rank(), group.size()) != (*rank, *world_size) {
                 let (r, n) = (group.rank(), group.size());
@@ -232,8 +165,8 @@ impl Job {
             }
             let _ = launched.set(Arc::new(group));
         }
-        let groups = Mutex::default();
-        let job = Arc::new(Job { client, config, groups, launched, ended: AtomicBool::new(false) });
+        let (groups, threads) = Default::default();
+        let job = Arc::new(Job { client, config, groups, threads, launched, ended: AtomicBool::new(false) });
         let own = Arc::downgrade(&job);
         thread::Builder::new()
             .name("lucid-watchdog".into())
@@ -281,17 +214,22 @@ impl Job {
             rank,
             ring: Mutex::new(self.launched.get().cloned()),
             addresses: Mutex::default(),
+            ended: Arc::default(),
             flight: Mutex::default(),
             next: AtomicU64::new(0),
         });
-        let (queue, tasks) = channel::<Task>();
+        let (queue, tasks) = channel::<Option<Task>>();
         let own = Arc::clone(&core);
-        thread::Builder::new()
+        let thread = thread::Builder::new()
             .name(format!("lucid-group-{name}"))
-            .spawn(move || tasks.iter().for_each(|task| no_grad(|| task(&own))))
+            .spawn(move || tasks.iter().map_while(|task| task).for_each(|task| no_grad(|| task(&own))))
             .map_err(|e| Error::distributed(op, format!("no thread for the group: {e}")))?;
         self.groups.lock().push(Arc::downgrade(&core));
         let queue = Arc::new(Mutex::new(queue));
+        let mut threads = self.threads.lock();
+        threads.retain(|(_, thread)| !thread.is_finished());
+        threads.push((Arc::downgrade(&queue), thread));
+        drop(threads);
         let mut groups = GROUPS.lock();
         groups.retain(|(_, queue)| queue.strong_count() > 0);
         groups.push((Arc::downgrade(&core), Arc::downgrade(&queue)));
@@ -324,6 +262,24 @@ impl Job {
         for core in self.groups.lock().drain(..).filter_map(|c| c.upgrade()) {
             core.abort();
         }
+        self.end_threads();
+    }
+
+    /// Ends the groups' threads and waits for them, so long as it is reasonable: what MLX keeps for a thread that computed must
+    /// not go while the process ends.
+    fn end_threads(&self) {
+        let until = Instant::now() + PATIENCE;
+        for (queue, thread) in self.threads.lock().drain(..) {
+            if let Some(queue) = queue.upgrade() {
+                let _ = queue.lock().send(None);
+            }
+            while !thread.is_finished() && Instant::now() < until && thread.thread().id() != thread::current().id() {
+                thread::sleep(Duration::from_micros(200));
+            }
+            if thread.is_finished() {
+                let _ = thread.join();
+            }
+        }
     }
 }
 
@@ -344,32 +300,26 @@ impl Core {
 
     /// Ends what waits for peers.
     fn abort(&self) {
+        self.ended.store(true, Ordering::Release);
         let addresses = self.addresses.lock().clone();
         if !addresses.is_empty() {
             mlx::abort(&addresses);
         }
     }
 
-    /// The group's ring, which all members open together the first time.
+    /// What the group's data travels by, which all members open together the first time.
     fn ring(&self, until: Option<Instant>) -> Result<Arc<mlx::Group>, String> {
         let mut ring = self.ring.lock();
         if let Some(ring) = &*ring {
             return Ok(Arc::clone(ring));
         }
-        let client = &self.job.client;
-        let host = self.job.config.listen.unwrap_or(client.local().ip());
-        // The system finds a free port, which MLX then listens at.
-        let free = TcpListener::bind((host, 0)).and_then(|l| l.local_addr());
-        let own = free.map_err(|e| format!("no port can be had at {host}: {e}"))?;
-        let (size, rank) = (number(self.members.len() as u64), number(self.rank as u64));
-        let own = own.to_string();
-        let id = client.ask("open", &[self.name.as_bytes(), &size, &rank, own.as_bytes()]);
-        let granted = client.answer(id, Some((self.name.as_str(), self.members.as_slice())), until)?;
-        let addresses: Vec<SocketAddr> = granted.iter().filter_map(|a| text(Some(a)).parse().ok()).collect();
-        self.addresses.lock().clone_from(&addresses);
-        let opened = mlx::Group::ring(&addresses, self.rank);
-        client.ask("opened", &[self.name.as_bytes()]);
-        let opened = Arc::new(opened.map_err(|e| format!("the ring cannot be opened: {e}"))?);
+        let (client, config) = (&self.job.client, &self.job.config);
+        let host = config.listen.unwrap_or(client.local().ip());
+        let opening = Opening { client, name: &self.name, members: &self.members, rank: self.rank, host, until };
+        let opened = match config.backend == NCCL {
+            true => opening.nccl(&self.ended)?,
+            false => opening.ring(|addresses| *self.addresses.lock() = addresses.to_vec())?,
+        };
         *ring = Some(Arc::clone(&opened));
         Ok(opened)
     }
@@ -530,7 +480,7 @@ impl Group {
 
     /// Does what its collectives move stay in the GPU's memory?
     pub(super) fn is_on_gpu(&self) -> bool {
-        self.core.job.launched.get().is_some_and(|group| group.is_on_gpu())
+        self.core.job.config.backend == NCCL
     }
 
     /// Its name in primitives.
@@ -592,7 +542,7 @@ impl Group {
             *done.0.lock() = Some(result);
             done.1.notify_all();
         });
-        if queue.send(task).is_err() {
+        if queue.send(Some(task)).is_err() {
             *work.done.0.lock() = Some(Err(Error::distributed(op, "the group's thread has ended")));
         }
         work

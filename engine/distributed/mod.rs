@@ -40,21 +40,24 @@
 mod client;
 mod collectives;
 mod group;
+mod open;
 mod ops;
 mod pending;
 mod store;
 mod wire;
+mod work;
 
 pub use client::{Client, Member};
 pub(crate) use collectives::ensure_reducible;
-#[doc(hidden)]
-pub use group::set_interrupt;
-pub use group::{Config, Group, Job, Work};
+pub use group::{Config, Group, Job};
 pub use lucid_ir::ops::communication::Reduce;
 pub use mlx_ffi::distributed::is_available;
 pub(crate) use ops::perform;
 pub use ops::{all_gather, all_reduce, all_to_all, broadcast, reduce_scatter};
 pub use store::Store;
+#[doc(hidden)]
+pub use work::set_interrupt;
+pub use work::Work;
 
 #[doc(hidden)]
 pub use crate::dispatch::set_rehearsing;

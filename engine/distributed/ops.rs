@@ -3,8 +3,9 @@
 //! Depends on `group` and on the rows. Invariant: whatever runs a primitive, a call, a backward pass or a graph, it is
 //! announced and run by its group as every other collective is.
 
-use super::group::{Group, Work};
+use super::group::Group;
 use super::pending;
+use super::work::Work;
 use crate::dispatch::{self, Storage};
 use crate::ops::communication::{self as rows, CommunicationOp, Reduce};
 use crate::{Device, Error, Result, Tensor};

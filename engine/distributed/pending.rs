@@ -6,7 +6,7 @@
 //! not evaluated at all. Invariant: collectives are numbered in the order of the calls, and a group's thread waits only
 //! for lower numbers than its own, so that two never wait for one another.
 
-use super::group::Work;
+use super::work::Work;
 use crate::Tensor;
 use mlx_ffi::distributed as mlx;
 use parking_lot::Mutex;

@@ -2,6 +2,7 @@
 
 #include "shim.h"
 
+#include "library.h"
 #include "process.h"
 
 #include <optional>
@@ -14,10 +15,6 @@
 #include "mlx/c/private/mlx.h"
 #include "mlx/fast.h"
 #include "mlx/mlx.h"
-
-#ifdef __linux__
-#include <dlfcn.h>
-#endif
 
 namespace mx = mlx::core;
 using lucid::guarded;
@@ -45,28 +42,17 @@ struct Nvrtc {
 
  private:
   static std::optional<Nvrtc> find() {
-    void* library = nullptr;
-    for (const char* name : {"libnvrtc.so.14", "libnvrtc.so.13", "libnvrtc.so.12"}) {
-      library = library ? library : dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
-    }
-    if (!library) {
-      return std::nullopt;
-    }
-    bool whole = true;
-    auto get = [&](auto& function, const char* name) {
-      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
-      whole = whole && function;
-    };
+    lucid::Library library({"libnvrtc.so.14", "libnvrtc.so.13", "libnvrtc.so.12"});
     Nvrtc found;
-    get(found.version, "nvrtcVersion");
-    get(found.create, "nvrtcCreateProgram");
-    get(found.compile, "nvrtcCompileProgram");
-    get(found.log_size, "nvrtcGetProgramLogSize");
-    get(found.log, "nvrtcGetProgramLog");
-    get(found.image_size, "nvrtcGetCUBINSize");
-    get(found.image, "nvrtcGetCUBIN");
-    get(found.destroy, "nvrtcDestroyProgram");
-    return whole ? std::optional(found) : std::nullopt;
+    library.get(found.version, "nvrtcVersion");
+    library.get(found.create, "nvrtcCreateProgram");
+    library.get(found.compile, "nvrtcCompileProgram");
+    library.get(found.log_size, "nvrtcGetProgramLogSize");
+    library.get(found.log, "nvrtcGetProgramLog");
+    library.get(found.image_size, "nvrtcGetCUBINSize");
+    library.get(found.image, "nvrtcGetCUBIN");
+    library.get(found.destroy, "nvrtcDestroyProgram");
+    return library ? std::optional(found) : std::nullopt;
   }
 };
 

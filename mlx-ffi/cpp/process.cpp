@@ -100,6 +100,10 @@ extern "C" int lucid_outlive_driver(void) {
 #endif
 }
 
+extern "C" int lucid_make_scheduler(void) {
+  return lucid::guarded([] { mx::scheduler::scheduler(); });
+}
+
 extern "C" int lucid_at_exit(void (*finish)(void)) {
   return std::atexit(finish);
 }

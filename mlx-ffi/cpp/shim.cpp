@@ -2,6 +2,7 @@
 
 #include "shim.h"
 
+#include "driver.h"
 #include "process.h"
 
 #include <algorithm>
@@ -163,6 +164,7 @@ class Host final : public mx::Primitive {
       for (const From& f : from) {
         views.push_back({f.data, f.strides.data(), {new Kept(f.kept)}});
       }
+      lucid::use_device();
       lucid::in_task = true;
       int failed = run(context.get(), views.data(), to.data());
       lucid::in_task = false;
@@ -237,6 +239,7 @@ extern "C" bool lucid_array_is_unshared(mlx_array a) {
 
 extern "C" int lucid_schedule(const mlx_array* outputs, size_t n, lucid_waiter* waiter) {
   return guarded([&] {
+    lucid::use_device();
     std::vector<mx::array> todo;
     for (size_t i = 0; i < n; i++) {
       if (get(outputs[i]).status() == mx::array::Status::unscheduled) {
@@ -300,6 +303,7 @@ extern "C" int lucid_wait(lucid_waiter waiter) {
 
 extern "C" int lucid_settle(const mlx_array* outputs, size_t n, bool failed) {
   return guarded([&] {
+    lucid::use_device();
     for (size_t i = 0; i < n; i++) {
       mx::array& a = get(outputs[i]);
       if (failed && a.status() == mx::array::Status::evaluated) {
@@ -314,6 +318,7 @@ extern "C" int lucid_settle(const mlx_array* outputs, size_t n, bool failed) {
 
 extern "C" int lucid_array_data(const void** data, mlx_array a) {
   return guarded([&] {
+    lucid::use_device();
     mx::array& array = get(a);
     *data = array.flags().row_contiguous ? array.data<char>() : nullptr;
   });
@@ -405,6 +410,7 @@ extern "C" bool lucid_array_strides(mlx_array a, int64_t* strides, bool* row_maj
 
 extern "C" int lucid_view_now(mlx_array* made, mlx_array a, const int* shape, const int64_t* strides, size_t ndim) {
   return guarded([&] {
+    lucid::use_device();
     const mx::array& base = get(a);
     if (base.status() == mx::array::Status::unscheduled) {
       return;

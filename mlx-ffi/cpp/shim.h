@@ -161,6 +161,10 @@ int lucid_note_forks(void);
 /* After this, which returns 0 on success, a process that ends keeps its exit status where MLX then finds the CUDA driver
    gone, instead of being aborted. */
 int lucid_outlive_driver(void);
+
+/* Makes MLX's scheduler, and with it the pool of CUDA's events. Before the first stream: streams that any thread may use are
+   destroyed in the reverse order at the process's end, and give their events back to that pool. */
+int lucid_make_scheduler(void);
 bool lucid_forked(void);
 
 /* Calls `finish` when the process exits, before what was registered earlier and before libraries are finalised. */
@@ -183,6 +187,29 @@ int lucid_ring_open(mlx_distributed_group* group, const char* hostfile, const ch
 int lucid_ring_block(const char* const* addresses, size_t n);
 /* Shuts down this process's sockets at, or to, the addresses, so that what waits for a peer there fails. How many there were. */
 int lucid_ring_abort(const char* const* addresses, size_t n);
+
+/* NCCL, which MLX has loaded where it has a CUDA device. */
+bool lucid_nccl_is_available(void);
+/* What members of a new group find one another by, made by one of them; 128 bytes, which `size` has to be. `interface`, if not
+ * null, is the network interface that it listens at unless the environment names one. */
+int lucid_nccl_new_id(char* id, size_t size, const char* interface);
+/* A group. One thread at a time uses it; where the byte at `ended`, which outlives it, is no more 0, what it waits for fails. */
+typedef struct lucid_nccl_ {
+  void* ctx;
+} lucid_nccl;
+int lucid_nccl_open(lucid_nccl* group, const char* id, size_t id_size, int size, int rank, const uint8_t* ended);
+void lucid_nccl_free(lucid_nccl group);
+/* Arrays are evaluated and in row-major order, on the device; what arrives is written to `out`, whose memory nobody else has.
+ * These return once it is there. `how`: 0 sum, 1 largest, 2 smallest. */
+int lucid_nccl_all_reduce(lucid_nccl group, mlx_array in, mlx_array out, int how);
+int lucid_nccl_all_gather(lucid_nccl group, mlx_array in, mlx_array out);
+int lucid_nccl_broadcast(lucid_nccl group, mlx_array in, mlx_array out, int root);
+/* This member's part of what is reduced; the members' parts follow one another in `in`. */
+int lucid_nccl_reduce_scatter(lucid_nccl group, mlx_array in, mlx_array out, int how);
+/* Part i of `in` goes to member i, whose own arrives as part i of `out`. */
+int lucid_nccl_all_to_all(lucid_nccl group, mlx_array in, mlx_array out);
+int lucid_nccl_send(lucid_nccl group, mlx_array in, int to);
+int lucid_nccl_recv(lucid_nccl group, mlx_array out, int from);
 
 /* Names of the primitives that evaluating the outputs would run, one per line, each as often as it would run. */
 int lucid_graph_primitives(mlx_string* names, const mlx_array* outputs, size_t n);

@@ -26,6 +26,14 @@ unsafe impl Send for Array {}
 // SAFETY: as above.
 unsafe impl Sync for Array {}
 
+/// So many bytes, all 0.
+pub(crate) fn zeros(len: usize) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(len).map_err(|_| Error::OutOfMemory(format!("no memory for {len} bytes")))?;
+    bytes.extend(std::iter::repeat_n(0, len));
+    Ok(bytes)
+}
+
 impl Array {
     /// The object before MLX fills it.
     #[inline(always)]
@@ -208,11 +216,7 @@ impl Array {
             return Ok(f(&[]));
         }
         if device::copies_by_device() {
-            let mut bytes = Vec::new();
-            bytes
-                .try_reserve_exact(len)
-                .map_err(|_| Error::OutOfMemory(format!("no memory for {len} bytes to read")))?;
-            bytes.extend(std::iter::repeat_n(0, len));
+            let mut bytes = zeros(len)?;
             self.copy_to(&mut bytes)?;
             return Ok(f(&bytes));
         }
@@ -251,7 +255,7 @@ impl Array {
     }
 
     /// A row-major copy of an evaluated array that is not row-major, evaluated too.
-    fn ordered(&self) -> Result<Option<Array>> {
+    pub(crate) fn ordered(&self) -> Result<Option<Array>> {
         if self.offset()?.is_some() {
             return Ok(None);
         }

@@ -1,13 +1,15 @@
-//! What MLX computes on: Metal, CUDA, or its own CPU stream. Depends on the bindings. Invariant: the answer is the
-//! loaded library's and does not change while the process runs.
+//! What MLX computes on: Metal, CUDA, or its own CPU stream. Depends on the bindings and on whether the stream
+//! exists. Invariants: what the loaded library offers does not change while the process runs; nor does which of its devices the
+//! process computes on, once the stream exists.
 
 use std::ffi::CStr;
 use std::os::raw::c_int;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::OnceLock;
 
-use crate::error::{self, check, Result};
-use crate::sys;
+use crate::error::{self, check, Error, Result};
+use crate::{stream, sys};
 
 /// The kind of device that the loaded MLX offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -40,8 +42,12 @@ pub(crate) struct Handle(sys::mlx_device);
 
 impl Handle {
     pub(crate) fn new(kind: sys::mlx_device_type) -> Result<Self> {
+        Handle::numbered(kind, if kind == sys::MLX_GPU { index() } else { 0 })
+    }
+
+    fn numbered(kind: sys::mlx_device_type, number: usize) -> Result<Self> {
         // SAFETY: plain arguments.
-        let raw = unsafe { sys::mlx_device_new_type(kind, 0) };
+        let raw = unsafe { sys::mlx_device_new_type(kind, number as c_int) };
         if raw.ctx.is_null() {
             Err(error::take())
         } else {
@@ -91,8 +97,51 @@ pub fn is_available(wanted: Kind) -> Result<bool> {
 
 /// Has the device memory of its own, so that its copies bring elements to the host and from there? Elsewhere both use the same.
 pub fn copies_by_device() -> bool {
+    // Asked once there is a stream, so that it is of the device that was chosen.
     // SAFETY: no arguments.
-    unsafe { sys::lucid_copies_by_device() }
+    stream::stream().is_ok() && unsafe { sys::lucid_copies_by_device() }
+}
+
+/// Which of the GPUs this process computes on.
+static INDEX: AtomicUsize = AtomicUsize::new(0);
+
+/// The number of the GPU that this process computes on.
+pub fn index() -> usize {
+    INDEX.load(Ordering::Acquire)
+}
+
+/// Has this process compute on the GPU of this number, of [`count`]. A process computes on one, so that this comes before the
+/// first use of MLX.
+///
+/// # Errors
+/// Where there is no such GPU, or the process computes on another already.
+pub fn choose(number: usize) -> Result<()> {
+    if number == index() {
+        return Ok(());
+    }
+    let there = count()?;
+    if number >= there {
+        return Err(Error::Mismatch(format!("invalid device ordinal: {number} of {there} devices")));
+    }
+    let chosen = stream::before_use(|| {
+        INDEX.store(number, Ordering::Release);
+        set_default()
+    });
+    match chosen {
+        Some(done) => done,
+        None => Err(Error::Mismatch(format!(
+            "this process computes on device {} already, and a process computes on one; name device {number} before \
+             anything else is done on a GPU",
+            index()
+        ))),
+    }
+}
+
+/// Says to MLX which of its devices is meant where none is named.
+fn set_default() -> Result<()> {
+    let device = Handle::new(device_type()?)?;
+    // SAFETY: a valid handle, whose device MLX copies.
+    check(unsafe { sys::mlx_set_default_device(device.raw()) })
 }
 
 /// How many devices of the offered kind there are.
@@ -107,9 +156,14 @@ fn device_type() -> Result<sys::mlx_device_type> {
     Ok(if kind()? == Kind::Cpu { sys::MLX_CPU } else { sys::MLX_GPU })
 }
 
-/// What MLX says about its device.
+/// What MLX says about the device that this process computes on.
 pub fn info() -> Result<Info> {
-    let device = Handle::new(device_type()?)?;
+    info_of(index())
+}
+
+/// What MLX says about the device of this number.
+pub fn info_of(number: usize) -> Result<Info> {
+    let device = Handle::numbered(device_type()?, number)?;
     // SAFETY: no arguments.
     let info = InfoHandle(unsafe { sys::mlx_device_info_new() });
     let mut raw = info.0;

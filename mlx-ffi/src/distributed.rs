@@ -1,5 +1,5 @@
-//! Groups of processes that compute together: MLX's ring over TCP, MPI, NCCL and JACCL. Depends on the arrays, the
-//! evaluation locks and the shim.
+//! Groups of processes that compute together: MLX's ring over TCP, MPI and JACCL, and NCCL. Depends on the arrays, the
+//! evaluation locks, `nccl` and the shim.
 //!
 //! A collective waits for other processes, so that it runs on a stream of its group and is waited for outside of the
 //! lock that other evaluations wait under. Invariants: only collectives run on such a stream, one at a time; their
@@ -7,10 +7,12 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use crate::call::c_text;
 use crate::error::{self, check, Error, Result};
+use crate::nccl::{self, Communicator};
 use crate::{counters, device, eval, stream, sys, Array, Dtype};
 
 /// How elements of several processes become one.
@@ -79,10 +81,14 @@ impl Drop for Handle {
     }
 }
 
-struct Inner {
-    handle: Handle,
-    /// Only taken out when the group is dropped.
-    stream: Option<Stream>,
+/// What a group's data travels by.
+enum Inner {
+    Mlx {
+        handle: Handle,
+        /// Only taken out when the group is dropped.
+        stream: Option<Stream>,
+    },
+    Nccl(Communicator),
 }
 
 /// Processes that compute together.
@@ -91,12 +97,15 @@ pub struct Group {
     rank: usize,
     size: usize,
     addresses: Vec<String>,
-    /// Does it travel from the GPU's memory, as one more kernel of the stream that computes?
-    on_gpu: bool,
+    /// Ends what a group of NCCL's waits for.
+    ended: Arc<AtomicBool>,
 }
 
 /// Was the backend compiled into the MLX that was loaded, and is what it needs there? `ring`, `mpi`, `nccl` or `jaccl`.
 pub fn is_available(backend: &str) -> bool {
+    if backend == "nccl" {
+        return nccl::is_available();
+    }
     // SAFETY: a terminated text.
     c_text(backend).is_ok_and(|name| unsafe { sys::mlx_distributed_is_available(name.as_ptr()) })
 }
@@ -156,8 +165,19 @@ impl Group {
         Ok(group)
     }
 
-    /// The processes that a launcher of MLX's, or `mpirun`, started: for the backends `mpi`, `nccl` and `jaccl`, which
-    /// find one another by environment variables.
+    /// Processes whose data stays in their GPUs' memory. All of them call this with an id that one of them made, and wait for
+    /// one another, at most until `ended` says to stop, which ends what the group does later, too.
+    ///
+    /// # Errors
+    /// Where NCCL cannot connect them.
+    pub fn nccl(id: &nccl::Id, size: usize, rank: usize, ended: &Arc<AtomicBool>) -> Result<Group> {
+        let communicator = Communicator::open(id, size, rank, ended)?;
+        let inner = Mutex::new(Inner::Nccl(communicator));
+        Ok(Group { inner, rank, size, addresses: Vec::new(), ended: Arc::clone(ended) })
+    }
+
+    /// The processes that a launcher of MLX's, or `mpirun`, started: for the backends `mpi` and `jaccl`, which find one
+    /// another by environment variables.
     ///
     /// # Errors
     /// Where the backend cannot be set up.
@@ -168,13 +188,7 @@ impl Group {
         let mut handle = Handle(sys::mlx_distributed_group { ctx: std::ptr::null_mut() });
         // SAFETY: a terminated text, and a null handle to fill.
         check(unsafe { sys::mlx_distributed_init(&mut handle.0, true, name.as_ptr()) })?;
-        if backend == "nccl" {
-            // What NCCL and MLX hold for it goes before what was noted when MLX was set up.
-            crate::exit::outlive_driver()?;
-        }
-        let mut group = Group::of(handle, stream, Vec::new());
-        group.on_gpu = backend == "nccl";
-        Ok(group)
+        Ok(Group::of(handle, stream, Vec::new()))
     }
 
     fn of(handle: Handle, stream: Stream, addresses: Vec<String>) -> Group {
@@ -182,7 +196,8 @@ impl Group {
         let (rank, size) = unsafe {
             (sys::mlx_distributed_group_rank(handle.0) as usize, sys::mlx_distributed_group_size(handle.0) as usize)
         };
-        Group { inner: Mutex::new(Inner { handle, stream: Some(stream) }), rank, size, addresses, on_gpu: false }
+        let inner = Mutex::new(Inner::Mlx { handle, stream: Some(stream) });
+        Group { inner, rank, size, addresses, ended: Arc::default() }
     }
 
     /// This process's number in the group.
@@ -197,36 +212,39 @@ impl Group {
 
     /// Does what it moves stay in the GPU's memory, as NCCL's does?
     pub fn is_on_gpu(&self) -> bool {
-        self.on_gpu
+        matches!(*self.inner.lock().unwrap_or_else(|e| e.into_inner()), Inner::Nccl(_))
     }
 
-    /// Ends what waits for a peer of this ring; every collective fails from then on. Without effect on other backends.
+    /// Ends what waits for a peer of this ring, or of this group of NCCL's; every collective fails from then on. Without effect
+    /// on other backends.
     pub fn abort(&self) {
+        self.ended.store(true, Ordering::Release);
         abort_texts(&self.addresses);
     }
 
-    /// Records a collective on the group's stream, has it computed and waits.
-    fn run(
+    /// Lets NCCL do it, or records a collective on the group's stream, has it computed and waits.
+    fn run<T>(
         &self,
         input: Option<&Array>,
-        call: impl FnOnce(*mut sys::mlx_array, sys::mlx_distributed_group, sys::mlx_stream) -> std::os::raw::c_int,
-    ) -> Result<Array> {
+        nccl: impl FnOnce(&Communicator) -> Result<T>,
+        mlx: impl FnOnce(*mut sys::mlx_array, sys::mlx_distributed_group, sys::mlx_stream) -> std::os::raw::c_int,
+        of_mlx: impl FnOnce(Array) -> T,
+    ) -> Result<T> {
         stream::ensure_not_forked()?;
         if let Some(input) = input {
             eval::eval(&[input])?;
         }
         let inner = self.inner.lock().unwrap_or_else(|e| e.into_inner());
-        let Some(stream) = &inner.stream else { return Err(Error::Exiting) };
         counters::count_op();
-        if self.on_gpu {
-            let main = stream::stream()?;
-            let made = Array::build(|out| call(out, inner.handle.0, main))?;
-            eval::eval(&[&made])?;
-            return Ok(made);
+        match &*inner {
+            Inner::Nccl(communicator) => nccl(communicator),
+            Inner::Mlx { stream: None, .. } => Err(Error::Exiting),
+            Inner::Mlx { handle, stream: Some(stream) } => {
+                let made = Array::build(|out| mlx(out, handle.0, stream.0))?;
+                eval::eval_apart(&made)?;
+                Ok(of_mlx(made))
+            }
         }
-        let made = Array::build(|out| call(out, inner.handle.0, stream.0))?;
-        eval::eval_apart(&made)?;
-        Ok(made)
     }
 
     /// One array of all processes', element by element.
@@ -240,7 +258,8 @@ impl Group {
             Reduce::Min => sys::mlx_distributed_all_min,
         };
         // SAFETY: a null out-parameter, an array that is borrowed, and the group's own handles.
-        self.run(Some(x), |out, group, stream| unsafe { call(out, x.raw(), group, stream) })
+        let mlx = |out: *mut _, group, stream| unsafe { call(out, x.raw(), group, stream) };
+        self.run(Some(x), |c| c.all_reduce(x, how), mlx, |made| made)
     }
 
     /// The arrays of all processes, one after another along the first axis.
@@ -249,7 +268,44 @@ impl Group {
     /// Where a peer is lost.
     pub fn all_gather(&self, x: &Array) -> Result<Array> {
         // SAFETY: as above.
-        self.run(Some(x), |out, group, stream| unsafe { sys::mlx_distributed_all_gather(out, x.raw(), group, stream) })
+        let mlx = |out: *mut _, group, stream| unsafe { sys::mlx_distributed_all_gather(out, x.raw(), group, stream) };
+        self.run(Some(x), |c| c.all_gather(x), mlx, |made| made)
+    }
+
+    /// What a group of NCCL's does that MLX's have no call for.
+    fn by_nccl(&self, x: &Array, call: impl FnOnce(&Communicator) -> Result<Array>) -> Result<Array> {
+        stream::ensure_not_forked()?;
+        eval::eval(&[x])?;
+        counters::count_op();
+        match &*self.inner.lock().unwrap_or_else(|e| e.into_inner()) {
+            Inner::Nccl(communicator) => call(communicator),
+            Inner::Mlx { .. } => Err(Error::Mismatch("a call of NCCL's on a group of MLX's".into())),
+        }
+    }
+
+    /// The array of the process `root` on every one. Of groups that [are on the GPU](Group::is_on_gpu) alone, as the next two.
+    ///
+    /// # Errors
+    /// Where a peer is lost, and on other groups.
+    pub fn broadcast(&self, x: &Array, root: usize) -> Result<Array> {
+        let root = i32::try_from(root).map_err(|_| Error::Mismatch(format!("no rank {root}")))?;
+        self.by_nccl(x, |c| c.broadcast(x, root))
+    }
+
+    /// This process's part of the reduction of arrays whose first axis has a part for each process.
+    ///
+    /// # Errors
+    /// As [`Group::broadcast`].
+    pub fn reduce_scatter(&self, x: &Array, how: Reduce) -> Result<Array> {
+        self.by_nccl(x, |c| c.reduce_scatter(x, how))
+    }
+
+    /// The parts that the arrays of all processes have for this one along their first axis.
+    ///
+    /// # Errors
+    /// As [`Group::broadcast`].
+    pub fn all_to_all(&self, x: &Array) -> Result<Array> {
+        self.by_nccl(x, |c| c.all_to_all(x))
     }
 
     /// Sends an array to a process, on a ring to a neighbour.
@@ -259,8 +315,8 @@ impl Group {
     pub fn send(&self, x: &Array, to: usize) -> Result<()> {
         let to = i32::try_from(to).map_err(|_| Error::Mismatch(format!("no rank {to}")))?;
         // SAFETY: as above.
-        let sent = self.run(Some(x), |out, g, s| unsafe { sys::mlx_distributed_send(out, x.raw(), to, g, s) });
-        sent.map(drop)
+        let mlx = |out: *mut _, group, stream| unsafe { sys::mlx_distributed_send(out, x.raw(), to, group, stream) };
+        self.run(Some(x), |c| c.send(x, to), mlx, drop)
     }
 
     /// Receives an array from a process, on a ring from a neighbour.
@@ -269,18 +325,18 @@ impl Group {
     /// Where it is lost, or no neighbour.
     pub fn recv(&self, shape: &[i32], dtype: Dtype, from: usize) -> Result<Array> {
         let from = i32::try_from(from).map_err(|_| Error::Mismatch(format!("no rank {from}")))?;
-        self.run(None, |out, group, stream| {
+        let mlx = |out: *mut _, group, stream| {
             // SAFETY: a null out-parameter, pointer and length of a live slice, and the group's own handles.
             unsafe { sys::mlx_distributed_recv(out, shape.as_ptr(), shape.len(), dtype.raw(), from, group, stream) }
-        })
+        };
+        self.run(None, |c| c.recv(shape, dtype, from), mlx, |made| made)
     }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        let inner = self.inner.get_mut().unwrap_or_else(|e| e.into_inner());
-        if let Some(stream) = inner.stream.take() {
-            IDLE.lock().unwrap_or_else(|e| e.into_inner()).push(stream);
+        if let Inner::Mlx { stream, .. } = self.inner.get_mut().unwrap_or_else(|e| e.into_inner()) {
+            IDLE.lock().unwrap_or_else(|e| e.into_inner()).extend(stream.take());
         }
     }
 }

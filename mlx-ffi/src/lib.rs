@@ -44,6 +44,7 @@ pub mod host;
 mod host_lease;
 pub mod linalg;
 pub mod memory;
+pub mod nccl;
 pub mod ops;
 mod primitive;
 pub mod random;

@@ -28,6 +28,12 @@ pub fn in_use() -> bool {
     !MAIN.load(Ordering::Acquire).is_null()
 }
 
+/// Runs something that has to come before MLX's stream exists; `None` where it does already.
+pub(crate) fn before_use<R>(run: impl FnOnce() -> R) -> Option<R> {
+    let _making = MAKING.lock().unwrap_or_else(|e| e.into_inner());
+    (!in_use()).then(run)
+}
+
 /// An error in a process that has forbidden itself MLX and does not use it yet.
 pub fn ensure_allowed() -> Result<()> {
     match FORBIDDEN.get() {
@@ -115,6 +121,8 @@ fn make_main() -> Result<sys::mlx_stream> {
     let kind = device::kind()?;
     if kind == Kind::Cuda {
         crate::exit::outlive_driver()?;
+        // SAFETY: no arguments; under the lock, before the first stream.
+        check(unsafe { sys::lucid_make_scheduler() })?;
     }
     let on_cpu = kind == Kind::Cpu;
     if on_cpu {

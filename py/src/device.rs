@@ -4,7 +4,7 @@ use crate::{engine_call, errors};
 use lucid::Device;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyString, PyTuple};
+use pyo3::types::{PyBool, PyInt, PyString, PyTuple};
 use std::cell::RefCell;
 use std::sync::atomic::AtomicBool;
 
@@ -14,14 +14,15 @@ use std::sync::atomic::AtomicBool;
 /// strides alone. A device is a context, too: within `with lucid.device("gpu"):` tensors are made there.
 ///
 /// Args:
-///     device (str or device, optional): `"cpu"`, `"gpu"`, `"metal"` (or `"mps"`), `"cuda"`, `"mlx"` or `"meta"`, with `":0"`
-///         or without. Give it or `type`.
-///     index (int, optional): must be 0: there is one device of each kind.
+///     device (str, int or device, optional): `"cpu"`, `"gpu"`, `"metal"` (or `"mps"`), `"cuda"`, `"mlx"` or `"meta"`, with a
+///         GPU's number (`":0"`) or without; or that number alone. Give it or `type`.
+///     index (int, optional): the GPU's number. A process computes on one GPU, which the first number that is named chooses; 0
+///         for other devices.
 ///     type (str, optional): `device` under PyTorch's other name.
 ///
 /// Raises:
 ///     TypeError: neither or both of `device` and `type` are given.
-///     RuntimeError: there is no such device, or `index` is not 0.
+///     RuntimeError: there is no such device, or the process computes on another GPU already.
 ///
 /// Example:
 ///     >>> lucid.device("cpu")
@@ -46,10 +47,8 @@ impl PyDevice {
         };
         let Some(given) = device_of(device)? else { return Err(wrong(device, "device")) };
         match index {
-            None | Some(0) => Ok(PyDevice(given)),
-            Some(i) => {
-                Err(errors::runtime_error(py, format!("device: there is one {given} device, with index 0; got {i}")))
-            }
+            None => Ok(PyDevice(given)),
+            Some(index) => numbered(py, given, index).map(PyDevice),
         }
     }
 
@@ -59,7 +58,7 @@ impl PyDevice {
         self.0.name()
     }
 
-    /// Always `None`: there is one device of each kind.
+    /// Always `None`: a process computes on one device of each kind.
     #[getter]
     fn index(&self) -> Option<usize> {
         None
@@ -135,10 +134,25 @@ pub fn device_of(obj: &Bound<'_, PyAny>) -> PyResult<Option<Device>> {
     if let Ok(d) = obj.cast::<PyDevice>() {
         return Ok(Some(d.get().0));
     }
-    match obj.cast::<PyString>() {
-        Ok(text) => parse(obj.py(), &text.to_cow()?).map(Some),
-        Err(_) => Ok(None),
+    if let Ok(text) = obj.cast::<PyString>() {
+        return parse(obj.py(), &text.to_cow()?).map(Some);
     }
+    match obj.is_instance_of::<PyInt>() && !obj.is_instance_of::<PyBool>() {
+        true => numbered(obj.py(), Device::Gpu, obj.extract()?).map(Some),
+        false => Ok(None),
+    }
+}
+
+/// The device of this number.
+fn numbered(py: Python<'_>, device: Device, index: i64) -> PyResult<Device> {
+    let wrong =
+        || errors::runtime_error(py, format!("device: there is one {device} device, with index 0; got {index}"));
+    match (device, usize::try_from(index)) {
+        (Device::Gpu, Ok(index)) => engine_call::quick(py, || Device::select_gpu(index))?,
+        (_, Ok(0)) => {}
+        _ => return Err(wrong()),
+    }
+    Ok(device)
 }
 
 /// The device of that name; warns once where it is another than the installed one.
@@ -160,5 +174,21 @@ fn wrong(obj: &Bound<'_, PyAny>, op: &str) -> PyErr {
 
 /// Adds the class.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(gpu_index, m)?)?;
+    m.add_function(wrap_pyfunction!(gpu_count, m)?)?;
     m.add_class::<PyDevice>()
+}
+
+/// The number of the GPU that this process computes on.
+#[pyfunction]
+#[pyo3(name = "_gpu_index")]
+fn gpu_index() -> usize {
+    Device::gpu_index()
+}
+
+/// How many GPUs the installed MLX finds, or 1 where it has none and computes on its CPU stream.
+#[pyfunction]
+#[pyo3(name = "_gpu_count")]
+fn gpu_count(py: Python<'_>) -> PyResult<usize> {
+    engine_call::quick(py, Device::gpu_count)
 }

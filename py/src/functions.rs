@@ -529,10 +529,14 @@ fn _safetensors_header<'py>(path: &Bound<'py, PyAny>, head: &[u8], file_len: u64
     Ok((header.entries.iter().map(entry).collect::<PyResult<_>>()?, header.metadata))
 }
 
-/// What MLX says of the GPU device: `name`, `total_memory`, `free_memory` and `compute_capability`, `None` where it does not.
+/// What MLX says of the GPU of this number, or of this process's own: `name`, `total_memory`, `free_memory` and `compute_capability`, `None` where it does not.
 #[pyfunction]
-fn _gpu_info(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
-    let info = mlx_ffi::device::info().map_err(|e| errors::runtime_error(py, e.to_string()))?;
+#[pyo3(signature = (index=None))]
+fn _gpu_info(py: Python<'_>, index: Option<usize>) -> PyResult<Bound<'_, PyDict>> {
+    let own = mlx_ffi::device::index;
+    // A rank names its only GPU by a number that no GPU of its has.
+    let number = index.filter(|&i| i < mlx_ffi::device::count().unwrap_or(1)).unwrap_or_else(own);
+    let info = mlx_ffi::device::info_of(number).map_err(|e| errors::runtime_error(py, e.to_string()))?;
     let dict = PyDict::new(py);
     dict.set_item("name", info.name.or(info.architecture))?;
     dict.set_item("total_memory", info.total_memory)?;

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lucid import _C
+from lucid import _C, _tensor_types
 from lucid._absent import teller
 from lucid._gpu import Pass
 from lucid._gpu import Stream as _Stream
@@ -21,6 +21,7 @@ from lucid._kernels import launch
 from lucid.cuda import amp as amp
 from lucid.cuda import graphs as graphs
 from lucid.cuda._named import CUDA
+from lucid.cuda._runtime import CudaError, check_error, cudart, cudaStatus
 from lucid.cuda.graphs import (
     CUDAGraph,
     graph,
@@ -29,8 +30,19 @@ from lucid.cuda.graphs import (
     make_graphed_callables,
 )
 from lucid.cuda.memory import (
+    CUDAPluggableAllocator,
+    MemPool,
+    caching_allocator_alloc,
+    caching_allocator_delete,
+    caching_allocator_disabled,
+    caching_allocator_enable,
+    change_current_allocator,
     empty_cache,
     get_allocator_backend,
+    get_per_process_memory_fraction,
+    host_memory_stats,
+    host_memory_stats_as_nested_dict,
+    list_gpu_processes,
     max_memory_allocated,
     max_memory_cached,
     max_memory_reserved,
@@ -38,11 +50,18 @@ from lucid.cuda.memory import (
     memory_allocated,
     memory_cached,
     memory_reserved,
+    memory_snapshot,
     memory_stats,
+    memory_stats_as_nested_dict,
     memory_summary,
+    reset_accumulated_host_memory_stats,
+    reset_accumulated_memory_stats,
     reset_max_memory_allocated,
     reset_max_memory_cached,
+    reset_peak_host_memory_stats,
     reset_peak_memory_stats,
+    set_per_process_memory_fraction,
+    use_mem_pool,
 )
 from lucid.cuda.random import (
     get_rng_state,
@@ -60,11 +79,22 @@ from lucid.errors import OutOfMemory
 
 __all__ = [
     "CUDAGraph",
+    "CUDAPluggableAllocator",
+    "CudaError",
     "Event",
+    "MemPool",
     "OutOfMemoryError",
     "Stream",
     "StreamContext",
     "amp",
+    "caching_allocator_alloc",
+    "caching_allocator_delete",
+    "caching_allocator_disabled",
+    "caching_allocator_enable",
+    "change_current_allocator",
+    "check_error",
+    "cudaStatus",
+    "cudart",
     "current_device",
     "current_stream",
     "default_stream",
@@ -77,11 +107,14 @@ __all__ = [
     "get_device_capability",
     "get_device_name",
     "get_device_properties",
+    "get_per_process_memory_fraction",
     "get_rng_state",
     "get_rng_state_all",
     "graph",
     "graph_pool_handle",
     "graphs",
+    "host_memory_stats",
+    "host_memory_stats_as_nested_dict",
     "init",
     "initial_seed",
     "ipc_collect",
@@ -90,6 +123,7 @@ __all__ = [
     "is_current_stream_capturing",
     "is_initialized",
     "is_tf32_supported",
+    "list_gpu_processes",
     "make_graphed_callables",
     "manual_seed",
     "manual_seed_all",
@@ -100,20 +134,27 @@ __all__ = [
     "memory_allocated",
     "memory_cached",
     "memory_reserved",
+    "memory_snapshot",
     "memory_stats",
+    "memory_stats_as_nested_dict",
     "memory_summary",
+    "reset_accumulated_host_memory_stats",
+    "reset_accumulated_memory_stats",
     "reset_max_memory_allocated",
     "reset_max_memory_cached",
+    "reset_peak_host_memory_stats",
     "reset_peak_memory_stats",
     "run_kernel",
     "seed",
     "seed_all",
     "set_device",
+    "set_per_process_memory_fraction",
     "set_rng_state",
     "set_rng_state_all",
     "set_stream",
     "stream",
     "synchronize",
+    "use_mem_pool",
 ]
 
 
@@ -129,7 +170,8 @@ get_device_name = CUDA.device_name
 
 
 class device(Pass):
-    """`with device(0):` as PyTorch's: there is one GPU, with index 0. `None` and below 0 is any.
+    """`with device(0):` as PyTorch's, of the GPU that the process computes on: a number chooses it as `set_device`
+    does, another one later is an error. `None` and below 0 is any.
 
     Args:
         device (int, str or lucid.device): the GPU, or None.
@@ -194,7 +236,7 @@ def current_stream(device: Any = None) -> Stream:
     """The GPU's one queue.
 
     Args:
-        device (int, str or lucid.device, optional): the GPU; there is one.
+        device (int, str or lucid.device, optional): the GPU. Default: the process's own.
 
     Returns:
         Stream: the queue.
@@ -212,6 +254,12 @@ default_stream = current_stream
 def init() -> None:
     """Sees to it that there is such a GPU; it is set up when MLX is."""
     CUDA.need("init")
+
+
+def _lazy_call(callable: Any, **kwargs: Any) -> None:
+    """Calls what PyTorch calls once CUDA is set up: now, where there is such a GPU, which MLX has set up."""
+    if is_available():
+        callable()
 
 
 def ipc_collect() -> None:
@@ -239,7 +287,7 @@ def get_device_capability(device: Any = None) -> tuple[int, int]:
     """The major and minor number of what the GPU can compute.
 
     Args:
-        device (int, str or lucid.device, optional): the GPU; there is one.
+        device (int, str or lucid.device, optional): the GPU. Default: the process's own.
 
     Returns:
         tuple of ints: major and minor.
@@ -248,8 +296,8 @@ def get_device_capability(device: Any = None) -> tuple[int, int]:
         >>> if lucid.cuda.is_available():
         ...     major, minor = lucid.cuda.get_device_capability()
     """
-    CUDA.need("get_device_capability", device)
-    major, minor = _C._gpu_info()["compute_capability"] or (0, 0)
+    CUDA.need("get_device_capability", device, True)
+    major, minor = CUDA.info(device)["compute_capability"] or (0, 0)
     return int(major), int(minor)
 
 
@@ -260,7 +308,7 @@ def get_arch_list() -> list[str]:
         list of str: such as `["sm_90"]`; empty where there is no such GPU.
 
     Example:
-        >>> len(lucid.cuda.get_arch_list()) == lucid.cuda.device_count()
+        >>> bool(lucid.cuda.get_arch_list()) == lucid.cuda.is_available()
         True
     """
     return ["sm_{}{}".format(*get_device_capability())] if is_available() else []
@@ -280,7 +328,7 @@ def get_device_properties(device: Any = None) -> _CudaDeviceProperties:
     """What MLX says of the GPU: `name`, `major`, `minor` and `total_memory`.
 
     Args:
-        device (int, str or lucid.device, optional): the GPU; there is one.
+        device (int, str or lucid.device, optional): the GPU. Default: the process's own.
 
     Returns:
         object: with the attributes above.
@@ -289,8 +337,9 @@ def get_device_properties(device: Any = None) -> _CudaDeviceProperties:
         >>> if lucid.cuda.is_available():
         ...     name = lucid.cuda.get_device_properties().name
     """
-    CUDA.need("get_device_properties", device)
-    return _CudaDeviceProperties(get_device_name(), *get_device_capability(), int(_C._gpu_info()["total_memory"] or 0))
+    CUDA.need("get_device_properties", device, True)
+    total = int(CUDA.info(device)["total_memory"] or 0)
+    return _CudaDeviceProperties(get_device_name(device), *get_device_capability(device), total)
 
 
 def run_kernel(
@@ -342,9 +391,22 @@ def run_kernel(
     return launch("cuda", source, kernel_name, inputs, output_shape, output_dtype, grid, thread_group)
 
 
+#: Older names of dtypes on the GPU.
+_TENSOR_TYPES = frozenset(
+    f"{name}Tensor" for name in ("BFloat16", "Bool", "Byte", "Char", "Double", "Float", "Half", "Int", "Long", "Short")
+)
+
 if not TYPE_CHECKING:
     _tell = teller(__name__)
 
     def __getattr__(name: str) -> Any:
         # The profiler, which nvtx needs, is imported on first use.
-        return importlib.import_module(f"lucid.cuda.{name}") if name in ("nvtx", "sparse") else _tell(name)
+        if name in ("comm", "nccl", "nvtx", "profiler", "sparse"):
+            return importlib.import_module(f"lucid.cuda.{name}")
+        if name == "default_generators":
+            # The generator that all devices share, for each GPU.
+            return (_C.default_generator,) * device_count()
+        if name in _TENSOR_TYPES:
+            globals()[name] = _tensor_types._of(name.removesuffix("Tensor"), "cuda")
+            return globals()[name]
+        return _tell(name)

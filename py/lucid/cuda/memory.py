@@ -6,11 +6,42 @@ from typing import Any, NoReturn
 
 from lucid import errors
 from lucid._warnings import warn, warn_without_effect
+from lucid.cuda._allocator import (
+    CUDAPluggableAllocator,
+    MemPool,
+    caching_allocator_alloc,
+    caching_allocator_delete,
+    caching_allocator_disabled,
+    caching_allocator_enable,
+    change_current_allocator,
+    get_per_process_memory_fraction,
+    host_memory_stats,
+    host_memory_stats_as_nested_dict,
+    list_gpu_processes,
+    memory_snapshot,
+    memory_stats_as_nested_dict,
+    reset_accumulated_host_memory_stats,
+    reset_accumulated_memory_stats,
+    reset_peak_host_memory_stats,
+    set_per_process_memory_fraction,
+    use_mem_pool,
+)
 from lucid.cuda._named import CUDA
 
 __all__ = [
+    "CUDAPluggableAllocator",
+    "MemPool",
+    "caching_allocator_alloc",
+    "caching_allocator_delete",
+    "caching_allocator_disabled",
+    "caching_allocator_enable",
+    "change_current_allocator",
     "empty_cache",
     "get_allocator_backend",
+    "get_per_process_memory_fraction",
+    "host_memory_stats",
+    "host_memory_stats_as_nested_dict",
+    "list_gpu_processes",
     "max_memory_allocated",
     "max_memory_cached",
     "max_memory_reserved",
@@ -18,11 +49,18 @@ __all__ = [
     "memory_allocated",
     "memory_cached",
     "memory_reserved",
+    "memory_snapshot",
     "memory_stats",
+    "memory_stats_as_nested_dict",
     "memory_summary",
+    "reset_accumulated_host_memory_stats",
+    "reset_accumulated_memory_stats",
     "reset_max_memory_allocated",
     "reset_max_memory_cached",
+    "reset_peak_host_memory_stats",
     "reset_peak_memory_stats",
+    "set_per_process_memory_fraction",
+    "use_mem_pool",
 ]
 
 empty_cache = CUDA.empty_cache
@@ -56,7 +94,7 @@ def memory_cached(device: Any = None) -> int:
     """`memory_reserved` by its older name, with PyTorch's warning.
 
     Args:
-        device (int, str or lucid.device, optional): the GPU; there is one.
+        device (int, str or lucid.device, optional): the GPU. Default: the process's own.
 
     Returns:
         int: bytes.
@@ -73,7 +111,7 @@ def max_memory_cached(device: Any = None) -> int:
     """`max_memory_reserved` by its older name, with PyTorch's warning.
 
     Args:
-        device (int, str or lucid.device, optional): the GPU; there is one.
+        device (int, str or lucid.device, optional): the GPU. Default: the process's own.
 
     Returns:
         int: bytes.
@@ -90,7 +128,7 @@ def reset_max_memory_cached(device: Any = None) -> None:
     """`reset_peak_memory_stats` by an older name, with PyTorch's warning.
 
     Args:
-        device (int, str or lucid.device, optional): the GPU; there is one.
+        device (int, str or lucid.device, optional): the GPU. Default: the process's own.
 
     Raises:
         GpuNotAvailable: there is no such GPU.
@@ -107,7 +145,7 @@ def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
     """What `memory_stats` tells, as a table for people.
 
     Args:
-        device (int, str or lucid.device, optional): the GPU; there is one.
+        device (int, str or lucid.device, optional): the GPU. Default: the process's own.
         abbreviated (bool, default: False): leaves out what is 0.
 
     Returns:

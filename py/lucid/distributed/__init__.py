@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from lucid import errors as _errors
 from lucid.distributed._all_to_all import all_to_all, all_to_all_single
+from lucid.distributed._coalesced import _broadcast_coalesced as _broadcast_coalesced
 from lucid.distributed._collectives import (
     all_gather,
     all_gather_into_tensor,

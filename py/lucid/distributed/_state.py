@@ -25,11 +25,11 @@ DistBackendError = errors.DistBackendError
 class Backend(str):
     """A backend's name, in lower case and checked.
 
-    `gloo` and `ring` are MLX's ring over TCP; `mpi`, `nccl` and `jaccl` are MLX's backends of these names.
+    `gloo` and `ring` are MLX's ring over TCP; `mpi` and `jaccl` are MLX's backends of these names; `nccl` is NCCL.
 
     Args:
         name (str): in any case; or a device and a backend each, like `cpu:gloo,gpu:gloo`, which must name one backend,
-            since one ring serves both devices.
+            since each serves both devices: of `cpu:gloo,cuda:nccl` that is `nccl` where it is there, and else `gloo`.
 
     Raises:
         ValueError: there is no backend of this name, or several are named.
@@ -55,6 +55,8 @@ class Backend(str):
             raise errors.ValueError(f"Backend: expected a name, got {name!r}")
         value = name.lower()
         parts = {p.split(":")[-1] for p in value.split(",")}
+        if parts == {"gloo", "nccl"}:
+            parts.remove("gloo" if is_nccl_available() else "nccl")
         if len(parts) == 1:
             value = parts.pop()
         if value not in cls.backend_list:
@@ -262,6 +264,14 @@ def _number(name: str, text: str) -> int:
         raise errors.ValueError(f"init_process_group: {name} must be a number, not '{text}'") from None
 
 
+def _of_launcher() -> str:
+    """The backend that the launcher was given."""
+    name = os.environ.get("LUCID_DISTRIBUTED_BACKEND", "gloo")
+    if name == "any":
+        return "nccl" if is_nccl_available() else "gloo"
+    return "gloo" if name == "ring" else name
+
+
 def init_process_group(
     backend: str | None = None,
     init_method: str | None = None,
@@ -284,8 +294,9 @@ def init_process_group(
         >>> dist.destroy_process_group()
 
     Args:
-        backend (str, optional): `gloo` or `ring` (the default): MLX's ring over TCP, for both devices; `nccl`,
-            `mpi`, `jaccl`: MLX's own.
+        backend (str, optional): `gloo` or `ring`: MLX's ring over TCP, for both devices; `nccl`: NCCL, which leaves
+            what it moves in the GPUs' memory; `mpi`, `jaccl`: MLX's own. Default: what `--backend` of
+            `lucid.distributed.run` says, or `gloo`.
         init_method (str, optional): `env://` (the default): MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE of the
             environment (the last two also as `mpirun` calls them); `tcp://host:port`; or `file:///path`, by which
             processes find one another.
@@ -307,7 +318,7 @@ def init_process_group(
         raise errors.ValueError("trying to initialize the default process group twice!")
     if pg_options is not None:
         raise errors.ValueError("init_process_group: pg_options must be None, MLX's backends have no options")
-    name = Backend(backend or "gloo")
+    name = Backend(backend or _of_launcher())
     limit = seconds(timeout, default_pg_timeout.total_seconds())
     host, port = "", 0
     if store is not None:

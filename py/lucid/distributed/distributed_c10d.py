@@ -1,12 +1,29 @@
 """PyTorch's file of the process groups and collectives: the names of `lucid.distributed`."""
 
-from typing import Any
+from typing import Any, NewType
 
+from lucid import errors
 from lucid._absent import missing
 from lucid.distributed import *  # noqa: F403
 from lucid.distributed import _state
+from lucid.distributed import get_global_rank as _get_global_rank  # noqa: F401
 from lucid.distributed import store as dist_store
 from lucid.distributed._state import ProcessGroup
+
+#: The name of a group: its attribute `group_name`.
+GroupName = NewType("GroupName", str)
+
+
+def _resolve_process_group(group_name: GroupName) -> ProcessGroup:
+    """The group of a name.
+
+    Raises:
+        RuntimeError: there is none that this process is a member of.
+    """
+    for found in (*([_get_default_group()] if _state.is_initialized() else []), *_state._state.groups):
+        if found.group_name == group_name:
+            return found
+    raise errors.RuntimeError(f"Could not resolve the process group registered under the name {group_name!r}")
 
 
 def _get_default_group() -> ProcessGroup:

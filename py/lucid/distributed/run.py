@@ -28,7 +28,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
-__all__ = ["main"]
+__all__ = ["main", "run"]
 
 # How long a process may take to end when it is asked to, before it is killed.
 PATIENCE = 5.0
@@ -241,6 +241,8 @@ def _end(processes: list[_Process], how: int = signal.SIGTERM) -> None:
 def _environment(
     args: argparse.Namespace, local: int, attempt: int, host: str, port: int, token: str, run: str, folder: str
 ) -> dict[str, str]:
+    from lucid import _C
+
     rank, world = args.node_rank * args.nproc_per_node + local, args.nnodes * args.nproc_per_node
     env = dict(os.environ)
     env.update(
@@ -263,6 +265,11 @@ def _environment(
         LUCID_DISTRIBUTED_TOKEN=token,
         LUCID_DISTRIBUTED_BACKEND=args.backend,
     )
+    if args.nproc_per_node > 1:
+        # Each process computes on one GPU, and finds it under number 0.
+        named = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+        gpus = named or [str(index) for index in range(_C._gpu_count())]
+        env["CUDA_VISIBLE_DEVICES"] = gpus[local % len(gpus)]
     env.setdefault("OMP_NUM_THREADS", "1")
     env["PYTHONUNBUFFERED"] = "1"
     return env
@@ -396,7 +403,56 @@ def main(argv: list[str] | None = None) -> int:
         _run_worker(argv[1:])
         return 0
     parser = _parser()
-    args = parser.parse_args(argv)
+    return _start(parser, parser.parse_args(argv))
+
+
+def run(args: argparse.Namespace) -> int:
+    """Starts a program as several processes, with the launcher's arguments as attributes.
+
+    Args:
+        args (argparse.Namespace): what `get_args_parser().parse_args()` or torchrun's parser gives; the program is
+            `program` or `training_script`, its arguments `arguments` or `training_script_args`. What is missing has
+            its default; texts are read as on the command line.
+
+    Returns:
+        int: the exit status: 0 where every process ended with 0, 130 after an interrupt.
+
+    Raises:
+        SystemExit: the arguments do not make sense together, or a process failed.
+
+    Example:
+        >>> import argparse
+        >>> from lucid.distributed.run import run
+        >>> run(argparse.Namespace(training_script="train.py", node_rank=1))
+        Traceback (most recent call last):
+        ...
+        SystemExit: 2
+    """
+    parser = _parser()
+    given = dict(vars(args))
+    given.setdefault("program", given.get("training_script"))
+    given.setdefault("arguments", given.get("training_script_args"))
+    own = argparse.Namespace()
+    for action in parser._actions:
+        value = given.get(action.dest)
+        if value is None or action.default is argparse.SUPPRESS:
+            value = action.default
+        elif isinstance(value, str) and callable(action.type):
+            try:
+                value = action.type(value)
+            except argparse.ArgumentTypeError as e:
+                parser.error(f"{'/'.join(action.option_strings)}: {e}")
+        setattr(own, action.dest, value)
+    if not own.program:
+        parser.error("the program is missing")
+    own.arguments = list(own.arguments or ())
+    status = _start(parser, own)
+    if status:
+        raise SystemExit(status)
+    return status
+
+
+def _start(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
     for option, given, why in (
         ("--start-method", args.start_method != "spawn" and args.start_method, "processes are always spawned"),
         ("--rdzv-conf", args.rdzv_conf, "the store is the rendezvous, and has nothing to configure"),

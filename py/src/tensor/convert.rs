@@ -172,11 +172,21 @@ impl PyTensor {
     }
 
     /// On the GPU device, which is a CUDA one where MLX offers that; elsewhere it warns once.
-    #[doc = lucid::op_doc!(python tensor_move)]
-    #[pyo3(signature = (*, memory_format=Arg::MISSING))]
-    fn cuda<'py>(slf: &Bound<'py, Self>, memory_format: Arg<'_, 'py>) -> PyResult<Bound<'py, PyAny>> {
+    #[doc = lucid::op_doc!(python tensor_cuda)]
+    #[pyo3(signature = (device=None, non_blocking=false, *, memory_format=Arg::MISSING))]
+    fn cuda<'py>(
+        slf: &Bound<'py, Self>,
+        device: Option<&Bound<'py, PyAny>>,
+        non_blocking: bool,
+        memory_format: Arg<'_, 'py>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let _ = non_blocking; // Every copy of Lucid's waits for nothing but itself.
         let format = crate::format::given("cuda", memory_format)?;
-        let device = crate::device::parse(slf.py(), "cuda")?;
+        let named = device.map(device_of).transpose()?;
+        let device = match named {
+            Some(Some(Device::Gpu)) | None => crate::device::parse(slf.py(), "cuda")?,
+            _ => return Err(errors::runtime_error(slf.py(), "cuda(): Invalid device, must be cuda device")),
+        };
         convert(slf, None, Some(device), false, format)
     }
 

@@ -109,6 +109,25 @@ def _shown(value: Tensor) -> Any:
     return DTensor.of(value) if getattr(value, "_sharding", None) is not None else value.detach()
 
 
+def _init_optim_state(optim: Any) -> None:
+    """Makes the state of an optimizer that has none yet: by a step with gradients and rates of 0."""
+    parameters = [p for group in optim.param_groups for p in group["params"]]
+    if optim.state or any(p.grad is not None for p in parameters):
+        return
+    for p in parameters:
+        if p.requires_grad:
+            p.grad = lucid.zeros_like(p)
+    rates = [group["lr"] for group in optim.param_groups if "lr" in group]
+    for group in optim.param_groups:
+        if "lr" in group:
+            group["lr"] = lucid.tensor(0.0) if isinstance(group["lr"], Tensor) else 0.0
+    optim.step(closure=None)
+    for group in optim.param_groups:
+        if "lr" in group:
+            group["lr"] = rates.pop(0)
+    optim.zero_grad(set_to_none=True)
+
+
 def get_model_state_dict(model: Module, *, options: StateDictOptions | None = None) -> dict[str, Any]:
     """Gives a module's parameters and buffers by name, on the same memory; sharded parameters as `DTensor`s.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lucid.distributed.nn.api import RemoteModule
 from lucid.distributed.nn.functional import (
     all_gather,
     all_reduce,
@@ -15,6 +16,7 @@ from lucid.distributed.nn.functional import (
 )
 
 __all__ = [
+    "RemoteModule",
     "all_gather",
     "all_reduce",
     "all_to_all",
