@@ -175,6 +175,7 @@ if TYPE_CHECKING:
     from lucid._storage import IntStorage as IntStorage
     from lucid._storage import LongStorage as LongStorage
     from lucid._storage import ShortStorage as ShortStorage
+    from lucid._storage import StorageBase as StorageBase
     from lucid._storage import TypedStorage as TypedStorage
     from lucid._storage import UntypedStorage as UntypedStorage
     from lucid._storage import is_storage as is_storage
@@ -189,6 +190,7 @@ if TYPE_CHECKING:
     from lucid._symbols import sym_not as sym_not
     from lucid._symbols import sym_sqrt as sym_sqrt
     from lucid._symbols import sym_sum as sym_sum
+    from lucid._tags import Tag as Tag
     from lucid.amp.autocast_mode import autocast as autocast
     from lucid.amp.autocast_mode import clear_autocast_cache as clear_autocast_cache
     from lucid.amp.autocast_mode import get_autocast_cpu_dtype as get_autocast_cpu_dtype
@@ -225,10 +227,12 @@ _PACKAGES = {
     "__config__",
     "__future__",
     "_dynamo",
+    "_functorch",
     "_guards",
     "_higher_order_ops",
     "_inductor",
     "_ops",
+    "_subclasses",
     "_tensor_str",
     "accelerator",
     "amp",
@@ -307,6 +311,8 @@ _NAMES = {
     "LongStorage": "lucid._storage",
     "ShortStorage": "lucid._storage",
     "TypedStorage": "lucid._storage",
+    "StorageBase": "lucid._storage",
+    "Tag": "lucid._tags",
     "UntypedStorage": "lucid._storage",
     "is_storage": "lucid._storage",
     "asarray": "lucid._convert",
@@ -412,6 +418,7 @@ _NAMES |= dict.fromkeys(
 )  # fmt: skip
 _NAMES |= dict.fromkeys(
     [
+        "_amp_foreach_non_finite_check_and_unscale_", "_amp_update_scale_",
         "_cast_Byte", "_cast_Char", "_cast_Double", "_cast_Float", "_cast_Half", "_cast_Int", "_cast_Long",
         "_cast_Short", "_convert_indices_from_coo_to_csr", "_convert_indices_from_csr_to_coo",
         "_nested_view_from_buffer", "_segment_reduce", "has_cuda", "has_cudnn", "has_mps",
@@ -501,6 +508,8 @@ if not TYPE_CHECKING:
 
         return make_wrapper_subclass(cls, size, *args, **kwargs)
 
+    # PyTorch's own name of the same attribute.
+    _C.Tensor._grad = _C.Tensor.grad
     _C.Tensor._make_wrapper_subclass = staticmethod(_make_wrapper_subclass)
     del _make_wrapper_subclass
 

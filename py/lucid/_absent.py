@@ -35,7 +35,7 @@ MODULES: dict[str, str] = {
     **dict.fromkeys(("nn.modules.linear_cross_entropy",), INTERNAL),
     "optim.functional": FUNCTIONS_OF_OPTIMIZERS,
     **dict.fromkeys(("utils.module_tracker",), INTERNAL),
-    **dict.fromkeys(("utils.weak", "utils.backend_registration", "utils.throughput_benchmark"), INTERNAL),
+    **dict.fromkeys(("utils.backend_registration", "utils.throughput_benchmark"), INTERNAL),
 }
 
 
@@ -45,17 +45,6 @@ def _names(reason: str, names: str) -> dict[str, str]:
 
 # The files of optimizers whose steps PyTorch has as functions of the same name.
 _STEPS = ("adadelta", "adagrad", "adam", "adamax", "adamw", "asgd", "nadam", "radam", "rmsprop", "rprop", "sgd")
-
-# Of `cuda` and of `cuda.memory` alike.
-_MEMORY = _names(
-    CUDA,
-    """CUDAPluggableAllocator MemPool caching_allocator_alloc caching_allocator_delete caching_allocator_disabled
-    caching_allocator_enable change_current_allocator get_per_process_memory_fraction
-    host_memory_stats host_memory_stats_as_nested_dict list_gpu_processes
-    memory_snapshot memory_stats_as_nested_dict reset_accumulated_host_memory_stats
-    reset_accumulated_memory_stats reset_peak_host_memory_stats
-    set_per_process_memory_fraction use_mem_pool""",
-)
 
 #: The names that are not there, by module.
 ABSENT: dict[str, dict[str, str]] = {
@@ -83,7 +72,7 @@ ABSENT: dict[str, dict[str, str]] = {
             OperatorInfo ParameterDict ScriptClass ScriptClassFunction ScriptDict ScriptDictIterator
             ScriptDictKeyIterator ScriptFunction ScriptList ScriptListIterator ScriptMethod
             ScriptModuleSerializer ScriptObject ScriptObjectProperty SerializationStorageContext
-            StaticModule Tag TracingState Type Use Value cpp import_ir_module
+            StaticModule TracingState Type Use Value cpp import_ir_module
             import_ir_module_from_buffer merge_type_from_type_comment parse_ir parse_schema
             parse_type_comment unify_type_list""",
         ),
@@ -92,7 +81,7 @@ ABSENT: dict[str, dict[str, str]] = {
             INTERNAL,
             """AVG AcceleratorError AggregationType BenchmarkConfig BenchmarkExecutionStats DisableTorchFunction
             DisableTorchFunctionSubclass DispatchKey DispatchKeySet ExcludeDispatchKeyGuard FatalError
-            LockingLogger LoggerBase NoopLogger PRIVATE_OPS PyTorchFileReader PyTorchFileWriter SUM StorageBase
+            LockingLogger LoggerBase NoopLogger PRIVATE_OPS PyTorchFileReader PyTorchFileWriter SUM
             ThroughputBenchmark autocast_decrement_nesting autocast_increment_nesting classproperty get_file_path
             init_num_threads is_distributed native_norm
             prepare_multiprocessing_environment profiler_allow_cudagraph_cupti_lazy_reinit_cuda12 slice_inverse
@@ -227,8 +216,8 @@ ABSENT: dict[str, dict[str, str]] = {
     "serialization": {
         **_names(
             FILES,
-            """LoadEndianness get_crc32_options get_default_load_endianness get_default_mmap_options
-            set_crc32_options set_default_load_endianness set_default_mmap_options skip_data""",
+            """LoadEndianness get_crc32_options get_default_load_endianness set_crc32_options
+            set_default_load_endianness""",
         ),
         **_names(
             INTERNAL,
@@ -261,18 +250,13 @@ ABSENT: dict[str, dict[str, str]] = {
     "cpu": _names(BUILD, "get_capabilities"),
     "cuda": _names(
         CUDA,
-        """BFloat16Storage BFloat16Tensor BoolStorage BoolTensor ByteStorage ByteTensor CharStorage
-        CharTensor ComplexDoubleStorage ComplexFloatStorage CudaError DeferredCudaCallError DoubleStorage
-        DoubleTensor ExternalStream FloatStorage FloatTensor GreenContext HalfStorage HalfTensor IntStorage
-        IntTensor LongStorage LongTensor ShortStorage ShortTensor can_device_access_peer check_error clock_rate
-        cudaStatus cudart current_blas_handle current_solver_handle default_generators device_memory_used export_dot
-        export_graph_data get_gencode_flags get_stream_from_external get_sync_debug_mode
-        graph_annotations has_half has_magma jiterator memory_usage nccl power_draw profiler
-        set_sync_debug_mode temperature
-        tunable utilization""",
-    )
-    | _MEMORY,
-    "cuda.memory": _MEMORY,
+        """BFloat16Storage BoolStorage ByteStorage CharStorage ComplexDoubleStorage ComplexFloatStorage
+        DeferredCudaCallError DoubleStorage ExternalStream FloatStorage GreenContext HalfStorage IntStorage
+        LongStorage ShortStorage can_device_access_peer clock_rate current_blas_handle current_solver_handle
+        device_memory_used export_dot export_graph_data get_gencode_flags get_stream_from_external get_sync_debug_mode
+        graph_annotations has_half has_magma jiterator memory_usage power_draw set_sync_debug_mode
+        temperature tunable utilization""",
+    ),
     "cuda.streams": _names(CUDA, "ExternalStream"),
     "accelerator": _names(CUDA, "Graph empty_host_cache get_device_capability reset_accumulated_memory_stats"),
     "compiler": _names(

@@ -14,6 +14,10 @@ from lucid import _C
 __all__ = ["install"]
 
 
+#: Whether there are Intel's GPUs.
+_has_xpu = False
+
+
 def _log_api_usage_once(event: str) -> None:
     """Logs the use of an interface, in PyTorch at its makers' own. Nothing is logged."""
 
@@ -34,9 +38,35 @@ def _get_accelerator(check: bool | None = None) -> Any:
     return lucid.device("gpu")
 
 
+def _cuda_getCurrentRawStream(device: int) -> int:
+    """The address of the queue of CUDA, for libraries that launch kernels of their own: MLX shows none."""
+    from lucid import errors
+
+    raise errors.NotImplementedError("_C._cuda_getCurrentRawStream: MLX does not show the address of its stream")
+
+
 def _cuda_isInBadFork() -> bool:
     """Whether this process was forked after CUDA was used, which breaks it: `False`."""
     return False
+
+
+class _DisableTorchDispatch:
+    """Keeps modes and classes from being asked about calls, from when it is made to when it is deleted or left."""
+
+    def __init__(self) -> None:
+        self._guard: Any = _C.DisableTorchFunction()
+        self._guard.__enter__()
+
+    def __enter__(self) -> _DisableTorchDispatch:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        guard, self._guard = self._guard, None
+        if guard is not None:
+            guard.__exit__(None, None, None)
+
+    def __del__(self) -> None:
+        self.__exit__()
 
 
 def _former(*args: Any, **kwargs: Any) -> bool:
@@ -156,15 +186,18 @@ class _nn:
 
 _NAMES = frozenset(
     (
+        "_DisableTorchDispatch",
         *("DispatchKey", "DispatchKeySet", "Graph", "ScriptFunction", "Value", "_ExcludeDispatchKeyGuard", "_nn"),
         *(
             "_are_functorch_transforms_active",
+            "_cuda_getCurrentRawStream",
             "_cuda_isInBadFork",
             "_get_accelerator",
             "_get_cudnn_enabled",
             "_get_default_device",
             "_get_privateuse1_backend_name",
             "_get_tracing_state",
+            "_has_xpu",
             "_is_alias_of",
             "_is_torch_function_mode_enabled",
             "_log_api_usage_once",
@@ -178,6 +211,14 @@ def _get(name: str) -> Any:
         return _former
     if name == "_functorch":
         return sys.modules["lucid._C._functorch"]
+    if name == "_autograd":
+        from lucid import _autograd_names
+
+        return _autograd_names
+    if name == "parse_schema":
+        from lucid._function_schema import parse_schema
+
+        return parse_schema
     if name == "_TensorMeta":
         return type(_C.Tensor)
     if name in _NAMES:

@@ -5,11 +5,12 @@ Which kind of device it is, what can be asked of it, its one queue, and moments 
 
 from __future__ import annotations
 
+import builtins
 import time
 from collections import OrderedDict
 from importlib import import_module
 from types import ModuleType, TracebackType
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from lucid import _C
 from lucid._warnings import warn_without_effect
@@ -49,60 +50,79 @@ class Named:
         return here is not None and self._wanted in (None, here)
 
     def device_count(self) -> int:
-        """How many such GPUs are used: 1, or 0 where there is none."""
-        return int(self.is_available())
+        """How many such GPUs this process sees (`CUDA_VISIBLE_DEVICES`); it computes on one of them."""
+        return _C._gpu_count() if self.is_available() else 0
 
-    def need(self, op: str, device: object = None) -> None:
-        """`GpuNotAvailable` where there is no such GPU, and what is wrong with a device that is not it."""
+    def need(self, op: str, device: object = None, others: bool = False) -> None:
+        """`GpuNotAvailable` where there is no such GPU, and what is wrong with a device that is not it: the one that
+        this process computes on, or with `others` any that is there.
+        """
         if not self.is_available():
             missing, why = _NEEDS[self._wanted or "gpu"]
             raise GpuNotAvailable(
                 f"{op}: the installed MLX has no {missing} device, its device is {_C.device('gpu').type!r}. {why}. "
                 f'{self._ask} tells; device="gpu" names what there is'
             )
-        self._check(op, device)
+        self._check(op, device, others)
 
-    def _check(self, op: str, device: object) -> None:
-        if device is None or (isinstance(device, int) and not isinstance(device, bool) and device == 0):
+    def _check(self, op: str, device: object, others: bool) -> None:
+        if device is None:
             return
         if isinstance(device, int) and not isinstance(device, bool):
-            raise RuntimeError(f"{op}: invalid device ordinal: there is one GPU device, with index 0; got {device}")
+            if others and 0 <= device < _C._gpu_count():
+                return
+            try:
+                _C.device("gpu", device)
+            except builtins.RuntimeError as e:
+                raise RuntimeError(f"{op}: {e}") from None
+            return
         if not isinstance(device, (str, _C.device)):
             raise TypeError(f"{op}: device must be an int, a str or a device, but got {type(device).__name__}")
         if (named := _C.device(device)).type == "cpu":
             raise ValueError(f"{op}: expected a GPU device, but got: {named}")
 
-    def take(self, op: str, device: object = None) -> None:
+    def take(self, op: str, device: object = None, others: bool = False) -> None:
         """As `need`; but in CUDA's place `x.cuda()`'s device will do: with one warning, or an error under
         `LUCID_STRICT_DEVICE=1`.
         """
         if self._wanted != "cuda" or self.is_available():
-            self.need(op, device)
+            self.need(op, device, others)
             return
         _C.device(self._wanted)
         if device is not None:
-            Named(None, self._ask)._check(op, device)
+            Named(None, self._ask)._check(op, device, others)
 
     def _bytes(self, op: str, device: object, *keys: str) -> int:
         if not self.is_available():
             return 0
-        self.need(op, device)
+        self.need(op, device, True)
+        if self._is_other(device):
+            return 0
         stats = _C.memory_stats("gpu")
         return sum(int(stats[key]) for key in keys)
 
+    def _is_other(self, device: object) -> bool:
+        """Is it the number of a GPU that this process does not compute on?"""
+        own = (_C._gpu_index(), None) if _C._gpu_count() > 1 else (device,)
+        return isinstance(device, int) and device not in own
+
+    def info(self, device: object) -> dict[str, Any]:
+        """What MLX says of a GPU."""
+        return _C._gpu_info(device if isinstance(device, int) else None)
+
     def current_device(self) -> int:
-        """The index of the GPU in use: 0."""
+        """The number of the GPU that this process computes on."""
         self.take("current_device")
-        return 0
+        return _C._gpu_index()
 
     def set_device(self, device: object) -> None:
-        """Says which GPU is used: there is one.
+        """Says which GPU this process computes on. It computes on one: call this before anything is done on a GPU.
 
         Args:
-            device (int, str or lucid.device): the GPU; there is one.
+            device (int, str or lucid.device): the GPU.
 
         Raises:
-            RuntimeError: `device` is another device, or there is no such GPU.
+            RuntimeError: there is no such GPU, or the process computes on another already.
 
         Example:
             >>> if lucid.cuda.is_available():
@@ -129,7 +149,7 @@ class Named:
         """Waits until the GPU has done all that was started.
 
         Args:
-            device (int, str or lucid.device, optional): the GPU; there is one.
+            device (int, str or lucid.device, optional): the GPU. Default: the process's own.
 
         Raises:
             RuntimeError: `device` is another device, or there is no such GPU.
@@ -138,8 +158,9 @@ class Named:
             >>> if lucid.cuda.is_available():
             ...     lucid.cuda.synchronize()
         """
-        self.take("synchronize", device)
-        _C._synchronize("gpu")
+        self.take("synchronize", device, True)
+        if not self._is_other(device):
+            _C._synchronize("gpu")
 
     def empty_cache(self) -> None:
         """Gives memory kept for reuse back to the system; nothing where there is no such GPU."""
@@ -150,7 +171,7 @@ class Named:
         """Bytes in use by tensors on the GPU; 0 where there is none.
 
         Args:
-            device (int, str or lucid.device, optional): the GPU; there is one.
+            device (int, str or lucid.device, optional): the GPU. Default: the process's own.
 
         Returns:
             int: bytes.
@@ -168,7 +189,7 @@ class Named:
         """The most bytes in use since the start or the last `reset_peak_memory_stats`; 0 where there is no GPU.
 
         Args:
-            device (int, str or lucid.device, optional): the GPU; there is one.
+            device (int, str or lucid.device, optional): the GPU. Default: the process's own.
 
         Returns:
             int: bytes.
@@ -186,7 +207,7 @@ class Named:
         """Bytes in use by tensors or kept for reuse; 0 where there is no GPU.
 
         Args:
-            device (int, str or lucid.device, optional): the GPU; there is one.
+            device (int, str or lucid.device, optional): the GPU. Default: the process's own.
 
         Returns:
             int: bytes.
@@ -205,7 +226,7 @@ class Named:
         of the peak in use and of what is in use or kept now.
 
         Args:
-            device (int, str or lucid.device, optional): the GPU; there is one.
+            device (int, str or lucid.device, optional): the GPU. Default: the process's own.
 
         Returns:
             int: bytes.
@@ -224,7 +245,7 @@ class Named:
         `.all.peak`. Empty where there is no GPU.
 
         Args:
-            device (int, str or lucid.device, optional): the GPU; there is one.
+            device (int, str or lucid.device, optional): the GPU. Default: the process's own.
 
         Returns:
             OrderedDict: counts by name.
@@ -251,7 +272,7 @@ class Named:
         """Makes the current use the peak.
 
         Args:
-            device (int, str or lucid.device, optional): the GPU; there is one.
+            device (int, str or lucid.device, optional): the GPU. Default: the process's own.
 
         Raises:
             RuntimeError: `device` is another device, or there is no such GPU.
@@ -260,7 +281,9 @@ class Named:
             >>> if lucid.cuda.is_available():
             ...     lucid.cuda.reset_max_memory_allocated()
         """
-        self.need("reset_peak_memory_stats", device)
+        self.need("reset_peak_memory_stats", device, True)
+        if self._is_other(device):
+            return
         _C.reset_peak_memory_stats("gpu")
 
     def memory_info(self, device: object = None) -> tuple[int, int]:
@@ -268,7 +291,7 @@ class Named:
         has not reserved.
 
         Args:
-            device (int, str or lucid.device, optional): the GPU; there is one.
+            device (int, str or lucid.device, optional): the GPU. Default: the process's own.
 
         Returns:
             tuple of ints: free and all bytes.
@@ -280,8 +303,8 @@ class Named:
             >>> if lucid.cuda.is_available():
             ...     free, total = lucid.cuda.mem_get_info()
         """
-        self.need("memory_info", device)
-        info = _C._gpu_info()
+        self.need("memory_info", device, True)
+        info = self.info(device)
         total, free = int(info["total_memory"] or 0), info["free_memory"]
         return total - self.memory_reserved() if free is None else int(free), total
 
@@ -311,7 +334,7 @@ class Named:
         """The state of the generator that all devices share.
 
         Args:
-            device (int, str or lucid.device, optional): the GPU; there is one.
+            device (int, str or lucid.device, optional): the GPU. Default: the process's own.
 
         Returns:
             Tensor: the state, (bytes,), uint8.
@@ -323,7 +346,7 @@ class Named:
             >>> if lucid.cuda.is_available():
             ...     state = lucid.cuda.get_rng_state()
         """
-        self.need("get_rng_state", device)
+        self.need("get_rng_state", device, True)
         return _C.get_rng_state()
 
     def set_rng_state(self, new_state: _C.Tensor, device: object = None) -> None:
@@ -331,7 +354,7 @@ class Named:
 
         Args:
             new_state (_C.Tensor): what `get_rng_state` returned, (bytes,), uint8.
-            device (int, str or lucid.device, optional): the GPU; there is one.
+            device (int, str or lucid.device, optional): the GPU. Default: the process's own.
 
         Raises:
             RuntimeError: `device` is another device, or there is no such GPU.
@@ -340,14 +363,14 @@ class Named:
             >>> if lucid.cuda.is_available():
             ...     lucid.cuda.set_rng_state(lucid.cuda.get_rng_state())
         """
-        self.need("set_rng_state", device)
+        self.need("set_rng_state", device, True)
         _C.set_rng_state(new_state)
 
     def device_name(self, device: object = None) -> str:
         """The GPU's name, such as "Apple M3 Max".
 
         Args:
-            device (int, str or lucid.device, optional): the GPU; there is one.
+            device (int, str or lucid.device, optional): the GPU. Default: the process's own.
 
         Returns:
             str: the name.
@@ -359,8 +382,8 @@ class Named:
             >>> if lucid.cuda.is_available():
             ...     name = lucid.cuda.get_device_name()
         """
-        self.need("get_device_name", device)
-        return str(_C._gpu_info()["name"])
+        self.need("get_device_name", device, True)
+        return str(self.info(device)["name"])
 
 
 ANY = Named(None, "lucid.accelerator.is_available()")
@@ -415,7 +438,7 @@ class Stream:
         only.
 
     Args:
-        device (int, str or lucid.device, optional): the GPU; there is one.
+        device (int, str or lucid.device, optional): the GPU. Default: the process's own.
         priority (int, default: 0): another one gives one warning that it has no effect.
 
     Example:

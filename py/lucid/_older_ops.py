@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import lucid
-from lucid import Tensor
+from lucid import _C, Tensor
 
 
 def _cast(name: str) -> Any:
@@ -19,6 +19,34 @@ def _cast(name: str) -> Any:
 
     cast.__doc__ = f"A tensor in the dtype {dtype!r}, by an older name of `Tensor.to`."
     return cast
+
+
+def _amp_foreach_non_finite_check_and_unscale_(self: Any, found_inf: Tensor, inv_scale: Tensor) -> None:
+    """Multiplies gradients by `inv_scale`, in place; `found_inf` becomes 1 where an element is not finite."""
+    if self:
+        with lucid.no_grad():
+            for found in _C._unscale_(list(self), inv_scale):
+                found_inf.copy_(lucid.maximum(found_inf, found.to(found_inf)))
+
+
+def _amp_update_scale_(
+    input: Tensor,
+    growth_tracker: Tensor,
+    found_inf: Tensor,
+    scale_growth_factor: float,
+    scale_backoff_factor: float,
+    growth_interval: int,
+) -> Tensor:
+    """The next scale of gradients, in place, and the number of steps since it changed."""
+    with lucid.no_grad():
+        bad, count = found_inf > 0, growth_tracker + 1
+        due = (count == growth_interval) & ~bad
+        grown = input * scale_growth_factor
+        # A scale that would overflow stays.
+        grown = lucid.where(due & grown.isfinite(), grown, input)
+        input.copy_(lucid.where(bad, input * scale_backoff_factor, grown))
+        growth_tracker.copy_(lucid.where(bad | due, 0, count))
+    return input
 
 
 _cast_Byte = _cast("uint8")

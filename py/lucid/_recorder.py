@@ -52,6 +52,8 @@ class Recorder(TorchDispatchMode):
         lowers: Whether what is kept are the ops below calls.
     """
 
+    _shows_backward = False
+
     def __init__(
         self,
         inputs: Sequence[Tensor],

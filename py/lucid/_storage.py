@@ -156,7 +156,13 @@ class _Storage:
         return self
 
 
-class UntypedStorage(_Storage):
+class StorageBase(_Storage):
+    """What storages of bytes are instances of, by PyTorch's name."""
+
+    __slots__ = ()
+
+
+class UntypedStorage(StorageBase):
     """A storage as PyTorch's `Tensor.untyped_storage()` gives it. Two are equal where tensors on them share memory.
 
     Args:

@@ -15,53 +15,61 @@ class tensortype(type):
     """The type of the names below: calling one makes a tensor, and an instance is a tensor of its dtype on the CPU."""
 
     dtype: DType
+    device: str
 
     def __call__(cls, *data: Any) -> Tensor:
         """Uninitialised for sizes, `FloatTensor(2, 3)`; on a storage; else from a nest of numbers or a tensor."""
         if not data:
-            return _C.empty(0, dtype=cls.dtype)
+            return _C.empty(0, dtype=cls.dtype, device=cls.device)
         if isinstance(data[0], Tensor):
             if len(data) != 1 or data[0].dtype is not cls.dtype:
                 got = ", ".join(type(d).__name__ for d in data)
                 raise TypeError(f"{cls.__name__}(): expected one tensor of {cls.dtype!r}, got {got}; use .to()")
+            if cls.device != "cpu" and not isinstance(data[0], cls):
+                raise TypeError(f"{cls.__name__}(): expected a tensor of {cls.device}, got one of {data[0].device}")
             return data[0].detach()
         if len(data) == 1 and hasattr(data[0], "_tensor"):
             return _C.empty(0, dtype=cls.dtype, device=data[0].device).set_(data[0])
         integer = hasattr(data[0], "__index__") and not hasattr(data[0], "__len__")
         if integer or type(data[0]).__name__ == "Size":
-            return _C.empty(*data, dtype=cls.dtype)
+            return _C.empty(*data, dtype=cls.dtype, device=cls.device)
         if len(data) != 1:
             raise TypeError(f"{cls.__name__}(): expected sizes or one sequence, got {len(data)} arguments")
         if data[0] is None or isinstance(data[0], (float, complex)):
             raise TypeError(f"{cls.__name__}(): data must be a sequence (got {type(data[0]).__name__})")
-        return _C.tensor(data[0], dtype=cls.dtype)
+        return _C.tensor(data[0], dtype=cls.dtype, device=cls.device)
 
     def __instancecheck__(cls, instance: object) -> bool:
-        return isinstance(instance, Tensor) and instance.dtype is cls.dtype and instance.device.type == "cpu"
+        if not isinstance(instance, Tensor) or instance.dtype is not cls.dtype:
+            return False
+        return instance.device.type == ("cpu" if cls.device == "cpu" else _C.device(cls.device).type)
 
     def __repr__(cls) -> str:
-        return f"<class 'lucid.{cls.__name__}'>"
+        return f"<class '{cls.__module__}.{cls.__name__}'>"
 
 
-def _of(short: str) -> tensortype:
+def _of(short: str, device: str = "cpu") -> tensortype:
     dtype = CLASSES[short]
-    name = f"{short}Tensor"
-    doc = f"""Makes a tensor of {dtype!r} on the CPU; an instance of it is any such tensor.
+    name = f"{short}Tensor" if device == "cpu" else f"{device}.{short}Tensor"
+    where = "the CPU" if device == "cpu" else "the GPU"
+    like = "" if device == "cpu" else f", device={device!r}"
+    doc = f"""Makes a tensor of {dtype!r} on {where}; an instance of it is any such tensor.
 
     Args:
         data (int, sequence, Tensor or storage): sizes, for a tensor that is not initialized; or one sequence of
             numbers, one tensor of the dtype, or a storage. Default: no elements.
 
     Raises:
-        TypeError: `data` is something else, or a tensor of another dtype.
+        TypeError: `data` is something else, or a tensor of another dtype or device.
 
     Example:
         >>> lucid.{name}([1, 2]).shape
         lucid.Size([2])
-        >>> isinstance(lucid.zeros(2, dtype={dtype!r}), lucid.{name})
+        >>> isinstance(lucid.zeros(2, dtype={dtype!r}{like}), lucid.{name})
         True
     """
-    body = {"dtype": dtype, "__module__": "lucid", "__doc__": doc}
+    module = "lucid" if device == "cpu" else f"lucid.{device}"
+    body = {"dtype": dtype, "device": device, "__module__": module, "__doc__": doc}
     return tensortype(f"{short}Tensor", (), body)
 
 
@@ -97,7 +105,7 @@ def name_of(dtype: DType, device: str) -> str:
 def parse(name: object) -> tuple[DType, str] | None:
     """The dtype and the device that one of these types, or such a name, stands for; `None` for anything else."""
     if isinstance(name, tensortype):
-        return name.dtype, "cpu"
+        return name.dtype, name.device
     if not isinstance(name, str):
         return None
     for dtype, short in _TYPES.items():

@@ -36,6 +36,8 @@ _TOLD = {"device": "_wrapper_device", "layout": "_wrapper_layout"}
 class _Asked(TorchDispatchMode):
     """Shows the ops below a call to a class."""
 
+    _shows_backward = False
+
     def __init__(self, class_: Any, guard: Any) -> None:
         super().__init__()
         self.class_, self.guard = class_, guard

@@ -71,7 +71,7 @@ def current_stream(device: object = None) -> Stream:
     """The GPU's one queue.
 
     Args:
-        device (int, str or lucid.device, optional): the GPU; there is one.
+        device (int, str or lucid.device, optional): the GPU. Default: the process's own.
 
     Returns:
         Stream: the queue.

@@ -28,6 +28,13 @@ class _Native:
         self.__name__, self._function = name, function
         self._opname, self._qualified_op_name = name, f"aten::{name}"
 
+    @property
+    def tags(self) -> list[Any]:
+        """What the op says of itself: see `lucid.Tag`."""
+        from lucid import _tags
+
+        return list(_tags.of(self._opname))
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
             return self._function(*args, **kwargs)

@@ -6,7 +6,6 @@ class that says why it is not there when it is called, or a constant. What Lucid
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import importlib.util
 import sys
@@ -19,7 +18,6 @@ from lucid._absent import COMPILER, CUDA, TRACES
 
 _GROUP = "one process computes; lucid.distributed has what there is of it"
 _FFT = "comes with lucid.fft"
-_FAKE = "tensors without memory are not traced"
 
 
 class _Meta(type):
@@ -101,9 +99,6 @@ THIN: dict[str, tuple[str, str]] = {
     "onnx": (COMPILER, "operators"),
     **{f"onnx.symbolic_opset{n}": (COMPILER, "") for n in range(9, 19)},
     "_dynamo.eval_frame": ("lucid.compile makes no such module", "OptimizedModule"),
-    "_subclasses": (_FAKE, "FakeTensor FakeTensorMode"),
-    "_subclasses.fake_tensor": (_FAKE, "FakeTensor FakeTensorMode unset_fake_temporarily"),
-    "_subclasses.functional_tensor": (_FAKE, "FunctionalTensor"),
     "distributed._tensor": (_GROUP, "DTensor DeviceMesh Replicate Shard Partial distribute_tensor distribute_module"),
     "distributed.tensor": (
         _GROUP,
@@ -200,22 +195,19 @@ THIN: dict[str, tuple[str, str]] = {
         lambda_auto_wrap_policy always_wrap_policy enable_wrap wrap _or_policy""",
     ),
     "utils.cpp_extension": ("extensions are compiled for PyTorch's own tensors", "load load_inline CUDAExtension"),
-    "utils._python_dispatch": ("there is no dispatcher in Python", "TorchDispatchMode"),
 }
 
 #: Names that are put into modules of Lucid's that lack them.
 ADDED: dict[str, tuple[str, str]] = {
     "_dynamo": ("lucid.compile makes no such module", "OptimizedModule"),
     "autograd.profiler": (TRACES, "EventList FunctionEvent emit_nvtx emit_itt"),
-    "cuda": (CUDA, "ExternalStream MemPool"),
+    "cuda": (CUDA, "ExternalStream"),
 }
 
 #: Values beside them, that mean what they say.
 _VALUES: dict[str, dict[str, Any]] = {
-    "_subclasses.fake_tensor": {"is_fake": _never, "unset_fake_temporarily": contextlib.nullcontext},
     "distributed.tensor": {"Partial": Partial},
     "distributed.tensor.placement_types": {"Partial": Partial},
-    "utils._python_dispatch": {"is_traceable_wrapper_subclass": _never},
 }
 
 

@@ -78,6 +78,11 @@ def backward(
         >>> x.grad
         tensor([6.])
     """
+    if _C._has_torch_function(()):
+        # A mode is on, which sees the ops of the pass.
+        named = {"grad_variables": grad_variables, "inputs": inputs}
+        _C._handle_torch_function(backward, (), tensors, grad_tensors, retain_graph, create_graph, **named)
+        return
     if grad_variables is not None:
         warn("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning)
         if grad_tensors is not None:
@@ -200,6 +205,11 @@ def _batched_grad(
     listed = (grads,) if isinstance(grads, Tensor) else tuple(grads)
     made = iter(vmap(one)(listed))
     return tuple(next(made) if u else None for u in used)
+
+
+def _is_checkpoint_valid() -> bool:
+    """Whether what a backward pass recomputes may call `backward`: not where chosen gradients alone are asked for."""
+    return not _C._chosen_alone()
 
 
 # What is imported on first use, and where it lives.

@@ -7,6 +7,8 @@ switches each says in its module what it does here.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from lucid._absent import teller
@@ -14,6 +16,7 @@ from lucid.backends import accelerate as accelerate
 from lucid.backends import cpu as cpu
 from lucid.backends import cuda as cuda
 from lucid.backends import cudnn as cudnn
+from lucid.backends import cusparselt as cusparselt
 from lucid.backends import metal as metal
 from lucid.backends import mkl as mkl
 from lucid.backends import mkldnn as mkldnn
@@ -28,6 +31,7 @@ __all__ = [
     "cpu",
     "cuda",
     "cudnn",
+    "cusparselt",
     "metal",
     "mkl",
     "mkldnn",
@@ -37,6 +41,18 @@ __all__ = [
     "opt_einsum",
     "quantized",
 ]
+
+
+def flags_frozen() -> bool:
+    """Are switches set by context managers alone? `disable_global_flags` would have it so, and is not there."""
+    return False
+
+
+@contextmanager
+def __allow_nonbracketed_mutation() -> Iterator[None]:
+    """A block in which switches may be set, as they always may be; MONAI's `set_determinism` names it."""
+    yield
+
 
 if not TYPE_CHECKING:
     __getattr__ = teller(__name__)

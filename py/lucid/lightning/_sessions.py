@@ -83,7 +83,9 @@ class _Runs(Session):
                 self._downloads = 0
             self._bring(op, operands, often, target)
             result = self._launch(op, target, download or self._policy._often("download_out"), loops)
-            self._settle(synchronize)
+            if target is None or result is None:
+                # What was brought to the caller's memory was waited for.
+                self._settle(synchronize)
             given_back = None if into else self._give(result)
             if ends:
                 self._drop()

@@ -97,7 +97,7 @@ class MetalStream(Stream):
     """The GPU's queue of work, of which there is one: `lucid.Stream` by Metal's name.
 
     Args:
-        device (device or int, optional): the GPU; there is one.
+        device (device or int, optional): the GPU. Default: the process's own.
         priority (int, optional): another than 0 gives one warning that it has no effect.
 
     Example:

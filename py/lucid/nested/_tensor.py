@@ -36,7 +36,9 @@ class NestedTensor(Tensor):
     `lucid.nested.nested_tensor` makes it of a list.
 
     Args:
-        args (object): what `Tensor` is made of: data or sizes. The result has no offsets; use `nested_tensor`.
+        args (object): the rows, (sum of lengths, …), with `offsets`; else what `Tensor` is made of.
+        offsets (Tensor, optional): (N + 1): where each sequence begins, and the end.
+        lengths (Tensor, optional): (N,): not taken, since sequences are without holes.
         dtype (dtype, optional): the values' dtype.
         device (device or str, optional): where the values are.
         requires_grad (bool, optional): whether the values get a gradient. Default: False.
@@ -53,6 +55,17 @@ class NestedTensor(Tensor):
     _offsets: Tensor
     _ragged: int
     _bounds: list[int]
+
+    @staticmethod
+    def __new__(cls: Any, *args: Any, offsets: Any = None, lengths: Any = None, **kwargs: Any) -> Any:
+        """The rows with their offsets, as PyTorch's class takes them."""
+        if offsets is None:
+            return Tensor.__new__(cls, *args, **kwargs)
+        from lucid.nested._internal.nested_tensor import nested_view_from_values_offsets
+
+        if lengths is not None:
+            raise errors.NotImplementedError("NestedTensor: sequences are without holes; leave lengths out")
+        return nested_view_from_values_offsets(args[0], offsets, kwargs.get("_ragged_idx", 1))
 
     @classmethod
     def make(cls, values: Tensor, offsets: Tensor, ragged: int = 1, bounds: list[int] | None = None) -> NestedTensor:

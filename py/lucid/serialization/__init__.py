@@ -17,6 +17,9 @@ from lucid.serialization._load import _LEGACY_PROTOCOL, _MAGIC
 from lucid.serialization._load import load as load
 from lucid.serialization._migrations import register_op_migration as register_op_migration
 from lucid.serialization._migrations import unregister_op_migration as unregister_op_migration
+from lucid.serialization._options import get_default_mmap_options as get_default_mmap_options
+from lucid.serialization._options import set_default_mmap_options as set_default_mmap_options
+from lucid.serialization._options import skip_data as skip_data
 from lucid.serialization._safetensors import load_safetensors as load_safetensors
 from lucid.serialization._safetensors import safe_open as safe_open
 from lucid.serialization._safetensors import save_safetensors as save_safetensors

@@ -19,9 +19,11 @@ from typing import Any
 import lucid
 from lucid import Tensor
 from lucid._C import dtype as DType
+from lucid._guards import active_fake_mode
 from lucid._warnings import warn
 from lucid.serialization import _migrations, _rebuild, _save, _zip
 from lucid.serialization._errors import InvalidFileError, UnpicklingError
+from lucid.serialization._options import options
 from lucid.serialization._rebuild import Storage, StorageType
 from lucid.serialization._safetensors import load_safetensors
 from lucid.serialization._source import FileSource, MappedSource
@@ -44,9 +46,11 @@ def _device_of(location: str) -> lucid.device:
             f"load: don't know how to restore data tagged with {location!r}; map it with map_location='cpu'"
         )
     if index not in ("", "0"):
-        raise lucid.errors.RuntimeError(
-            f"load: the data was on {location}, and there is one {name} device; map it with map_location='cpu'"
-        )
+        try:
+            return lucid.device(location)
+        except RuntimeError as e:
+            why = f"load: the data was on {location} ({e}); map it with map_location='cpu'"
+            raise lucid.errors.RuntimeError(why) from None
     return lucid.device(name)
 
 
@@ -95,12 +99,22 @@ def _make(data: Any, dtype: DType, numel: int, size: list[int] | None, device: l
     return lucid._C._from_bytes(bytes(data), [numel] if size is None else size, dtype, device)
 
 
+def _fake(mode: Any, dtype: DType, size: list[int], device: lucid.device | None) -> Tensor:
+    """A fake tensor in the place of what a file has."""
+    from lucid._subclasses.fake_tensor import FakeTensor
+
+    with lucid._C.DisableTorchFunction():
+        elem = lucid.empty(size, dtype=dtype, device="meta")
+    return FakeTensor(mode, elem, device or "cpu")
+
+
 class _Archive:
     """A checkpoint in a zip archive."""
 
     def __init__(self, source: Any, mapped: bool, map_location: Any) -> None:
         self.source = source
         self.mapped = mapped
+        self.mode = active_fake_mode()
         self.entries = _zip.read_entries(source)
         roots = [n.removesuffix("/data.pkl") for n in self.entries if n.endswith("/data.pkl") and n.count("/") == 1]
         if len(roots) != 1:
@@ -169,6 +183,13 @@ class _Archive:
         tag = "gpu" if key in self.on_gpu else location
 
         def read(dtype: DType, count: int, size: list[int] | None) -> Tensor:
+            if self.mode is not None:
+                if self.restore is not None:
+                    raise lucid.errors.NotImplementedError("load: map_location is no function under a FakeTensorMode")
+                return _fake(self.mode, dtype, [count] if size is None else size, self.device_for(tag))
+            if options.skip:
+                made = lucid.zeros([count] if size is None else size, dtype=dtype, device=self.device_for(tag))
+                return made if self.restore is None else _restored(self.restore, made, tag)
             data = _native(self.read(entry), dtype, self.order)
             if self.mapped and entry.start % dtype.itemsize:
                 # An archive of another program: not aligned, so that its memory cannot be mapped.
@@ -241,10 +262,18 @@ class _Trusting(pickle.Unpickler):
         return self._persistent(pid)
 
 
+def _check_whole(what: str) -> None:
+    if options.skip or active_fake_mode() is not None:
+        raise lucid.errors.NotImplementedError(
+            f"load: {what} are read whole, not under skip_data or a FakeTensorMode; save the object again"
+        )
+
+
 class _Legacy:
     """PyTorch's format before 1.6: pickles one after the other, then the storages' bytes."""
 
     def __init__(self, source: Any, weights_only: bool, map_location: Any) -> None:
+        _check_whole("files from before PyTorch 1.6")
         self.source = source
         self.weights_only = weights_only
         self.device_for, self.restore = _restorer(map_location)
@@ -456,6 +485,7 @@ def load(
         with open(f, "rb") as file:
             named = _is_safetensors(FileSource(file))
         if named:
+            _check_whole("safetensors files")
             return restored(load_safetensors(f, "cpu", mmap=bool(mmap)), map_location)
         if mmap:
             with open(f, "rb"):

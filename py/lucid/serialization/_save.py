@@ -18,8 +18,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import lucid
-from lucid import Tensor
+from lucid import _C, Tensor
+from lucid._subclasses.fake_tensor import FakeTensor
 from lucid.serialization import _atomic, _migrations, _zip
+from lucid.serialization._options import options
 from lucid.serialization._rebuild import STORAGES
 from lucid.utils.hooks import warn_if_has_hooks
 
@@ -93,7 +95,7 @@ class _Pickler(pickle._Pickler):
             found = _StorageRef(_Global("torch", name) if name else _UNTYPED, key, numel)
             self._refs[tensor._storage_key()] = found
             # Held until it is written, so that no other storage gets its number.
-            self.storages[key] = tensor.detach()
+            self.storages[key] = tensor if type(tensor) is FakeTensor else tensor.detach()
         return found
 
     def _tensor(self, tensor: Tensor, requires_grad: bool) -> tuple[Any, tuple[Any, ...]]:
@@ -135,8 +137,20 @@ class _Pickler(pickle._Pickler):
             return (_OWN_DEVICE, ("gpu",)) if name is None else (_DEVICE, (name,))
         return NotImplemented
 
+    def _reduce_fake(self, obj: Any) -> Any:
+        if not (options.skip and options.materialize):
+            return obj.__reduce_ex__(PROTOCOL)
+        with _C.DisableTorchFunction():
+            function, args = self._tensor(obj, obj.requires_grad)
+            if not obj.__dict__.get("_is_param"):
+                return function, args
+        made = FakeTensor(obj.fake_mode, obj.detach(), obj.fake_device)
+        return _REBUILD_PARAMETER, (made, args[4], OrderedDict())
+
     def _reduce_tensor(self, obj: Tensor) -> Any:
         kind = type(obj)
+        if kind is FakeTensor:
+            return self._reduce_fake(obj)
         if hasattr(kind, "_named_parts"):
             # A compressed layout: the attributes are its parts.
             return self._sparse(obj)
@@ -190,8 +204,9 @@ def _write(obj: Any, file: Any) -> None:
     except RecursionError as e:
         raise lucid.errors.ValueError("save: the object is nested too deeply to be saved") from e
     storages = pickler.storages
-    lucid.eval(list(storages.values()))
-    on_gpu = [key for key, tensor in storages.items() if not tensor.is_cpu]
+    if not options.skip:
+        lucid.eval(list(storages.values()))
+    on_gpu = [key for key, tensor in storages.items() if not tensor.is_cpu and tensor.device.type != "meta"]
     archive = _zip.Writer(file)
     root = "archive"
     pickled = buffer.getvalue()
@@ -202,7 +217,12 @@ def _write(obj: Any, file: Any) -> None:
     identity = zlib.crc32(pickled)
     for key in list(storages):
         # One at a time, and freed at once: a checkpoint is never in memory twice.
-        data = storages.pop(key)._storage_vector()._bytes()
+        tensor = storages.pop(key)
+        if options.skip:
+            with _C.DisableTorchFunction():
+                archive.add_zeros(f"{root}/data/{key}", tensor._storage_numel() * tensor.itemsize)
+            continue
+        data = tensor._storage_vector()._bytes()
         identity = zlib.crc32(data, identity)
         archive.add(f"{root}/data/{key}", data)
     record = {

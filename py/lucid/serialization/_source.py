@@ -7,6 +7,7 @@ import mmap
 import os
 from typing import Any
 
+from lucid.serialization import _options
 from lucid.serialization._errors import InvalidFileError
 
 
@@ -30,14 +31,18 @@ class FileSource:
 
 
 class MappedSource:
-    """A file in memory by mapping; writes to what is read from it stay private to the process."""
+    """A file in memory by mapping; writes to what is read from it stay private to the process, unless
+    `set_default_mmap_options` says otherwise."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        with open(path, "rb") as file:
+        shared = _options.MAP_SHARED is not None and _options.get_default_mmap_options() == _options.MAP_SHARED
+        with open(path, "r+b" if shared else "rb") as file:
             self.size = os.fstat(file.fileno()).st_size
             if self.size == 0:
                 raise InvalidFileError("not a readable checkpoint: the file is empty")
-            self.view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
+            self.view = memoryview(
+                mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_WRITE if shared else mmap.ACCESS_COPY)
+            )
 
     def read(self, offset: int, size: int) -> memoryview:
         """Exactly these bytes, where they are."""

@@ -23,6 +23,7 @@ _END = struct.Struct("<4s4H2LH")
 _END64 = struct.Struct("<4sQ2H2L4Q")
 _LOCATOR64 = struct.Struct("<4sLQL")
 _MAX16, _MAX32 = 0xFFFF, 0xFFFFFFFF
+_ZEROS = bytes(1 << 20)
 _ZIP64, _PADDING = 0x0001, 0x4246
 
 
@@ -63,8 +64,18 @@ class Writer:
 
     def add(self, name: str, data: bytes) -> None:
         """Adds an entry."""
+        self._add(name, len(data), [data])
+
+    def add_zeros(self, name: str, size: int) -> None:
+        """Adds an entry of zeros."""
+        whole, rest = divmod(size, len(_ZEROS))
+        self._add(name, size, [_ZEROS] * whole + [_ZEROS[:rest]])
+
+    def _add(self, name: str, size: int, parts: list[bytes]) -> None:
         encoded = name.encode()
-        size, offset, crc = len(data), self.at, zlib.crc32(data)
+        offset, crc = self.at, 0
+        for part in parts:
+            crc = zlib.crc32(part, crc)
         wide = size >= _MAX32
         extra = struct.pack("<2H2Q", _ZIP64, 16, size, size) if wide else b""
         before = offset + _LOCAL.size + len(encoded) + len(extra) + 4
@@ -75,7 +86,8 @@ class Writer:
         # Flag 11: the name is UTF-8. The date is the format's first day: equal contents make equal files.
         common = (version, 0x0800, 0, 0, 0x21, crc, short, short, len(encoded))
         self._write(_LOCAL.pack(b"PK\3\4", *common, len(extra)) + encoded + extra)
-        self._write(data)
+        for part in parts:
+            self._write(part)
         fields = ([size, size] if wide else []) + ([offset] if offset >= _MAX32 else [])
         far = struct.pack(f"<2H{len(fields)}Q", _ZIP64, 8 * len(fields), *fields) if fields else b""
         place = min(offset, _MAX32)

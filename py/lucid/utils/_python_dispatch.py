@@ -12,8 +12,14 @@
 Calls of layers, of `nn.functional` and of operators are seen as the ops below them, as in PyTorch: a linear layer as
 `aten.t.default` and `aten.addmm.default`, a convolution as `aten.convolution.default`, `x[0]` as `aten.select.int`.
 
-Differences from PyTorch: the ops of backward passes are not seen; `einsum`, recurrent layers, attention and other calls
-that are one kernel here are seen as one op of their own name; ops compare equal by name, whatever their overloads.
+The ops of a backward pass are seen while it runs, from the outermost `backward` or `autograd.grad`: those that PyTorch
+composes a gradient of, or one op of the node's name (`aten.gelu_backward.default`), and what custom functions, hooks
+and checkpoints call. They cost a second computation of the gradients that are composed.
+
+Differences from PyTorch: `einsum`, recurrent layers, attention and other calls that are one kernel here are seen as one
+op of their own name, and so are their gradients; an op of a backward pass that is one kernel runs on the arguments that
+the mode is shown alone; gradients of `linalg.lu`, `linalg.lstsq` and `triangular_solve` are not seen; ops compare equal
+by name, whatever their overloads.
 """
 
 from __future__ import annotations
@@ -25,7 +31,13 @@ from lucid import _C
 from lucid.overrides import TorchFunctionMode
 from lucid.utils._overloads import overload as overload_of
 
-__all__ = ["Op", "TorchDispatchMode"]
+__all__ = ["Op", "TorchDispatchMode", "is_traceable_wrapper_subclass"]
+
+
+def is_traceable_wrapper_subclass(t: object) -> bool:
+    """Whether it is an instance of a subclass of `Tensor` that tells what it is made of and is made of that again."""
+    methods = ("__tensor_flatten__", "__tensor_unflatten__")
+    return isinstance(t, _C.Tensor) and type(t) is not _C.Tensor and all(hasattr(t, name) for name in methods)
 
 
 class Op:
@@ -47,6 +59,13 @@ class Op:
         return getattr(ops.aten, self._opname)
 
     _overloadpacket = overloadpacket
+
+    @property
+    def tags(self) -> list[Any]:
+        """What the op says of itself: see `lucid.Tag`."""
+        from lucid import _tags
+
+        return list(_tags.of(self._opname))
 
     def name(self) -> str:
         """`aten::add.Tensor`; without the overload where that is `default`."""
@@ -130,6 +149,12 @@ _QUERIES = frozenset(
 )
 
 
+def _is_differentiation(func: Any, called: str) -> bool:
+    """Is it `Tensor.backward`, `autograd.backward` or `autograd.grad`?"""
+    own = getattr(func, "__module__", None) == "lucid.autograd"
+    return called == "backward" or (own and called == "grad")
+
+
 class TorchDispatchMode(TorchFunctionMode):
     """What is asked about the ops of this thread inside `with`. A subclass defines `__torch_dispatch__(self, func,
     types, args=(), kwargs=None)`; while it runs, its mode is off.
@@ -142,6 +167,8 @@ class TorchDispatchMode(TorchFunctionMode):
 
     #: Whether calls are shown as the ops below them.
     _lowers = True
+    #: Whether the ops of backward passes are shown.
+    _shows_backward = True
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -154,6 +181,11 @@ class TorchDispatchMode(TorchFunctionMode):
             attribute = getattr(getattr(func, "__self__", None), "__name__", "")
             if attribute in ("T", "H", "mT"):
                 return self._lower(attribute, func, types, (args[0], attribute), {}, lambda: func(*args, **kwargs))
+        if _is_differentiation(func, called):
+            if not self._shows_backward:
+                return func(*args, **kwargs)
+            with _backward_ops.shown(self, called, args, kwargs):
+                return func(*args, **kwargs)
         if called in _QUERIES or not called:
             return func(*args, **kwargs)
         name = _OPERATORS.get(called, called)
@@ -210,4 +242,4 @@ class _Run:
             return function(*args, **kwargs)
 
 
-from lucid.utils import _lowering  # noqa: E402  # It needs `nn.functional`, which is not there yet.
+from lucid.utils import _backward_ops, _lowering  # noqa: E402  # It needs `nn.functional`, which is not there yet.

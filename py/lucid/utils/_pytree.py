@@ -588,11 +588,13 @@ def is_structseq_class(cls: Any) -> bool:
     )
 
 
+def _flatten_with_keys(d: Any) -> tuple[list[tuple[Any, Any]], Any]:
+    children, context = SUPPORTED_NODES[type(d)][0](d)
+    return list(_pairs(children, (_places if isinstance(d, list) else _mapping_keys)(d))), context
+
+
 # By the names that packages know.
 _get_node_type = _kind
 _dict_flatten, _dict_unflatten, _ = SUPPORTED_NODES[dict]
-
-
-def _dict_flatten_with_keys(d: Any) -> tuple[list[tuple[Any, Any]], Any]:
-    children, context = _dict_flatten(d)
-    return list(_pairs(children, _mapping_keys(d))), context
+_list_flatten, _list_unflatten, _ = SUPPORTED_NODES[list]
+_dict_flatten_with_keys = _list_flatten_with_keys = _flatten_with_keys

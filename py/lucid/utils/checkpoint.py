@@ -133,6 +133,25 @@ class _Stop(Exception):
     """Everything that was saved has been made again."""
 
 
+class _Look(threading.local):
+    """Whether saved tensors are only looked at, on this thread, and will be unpacked once more."""
+
+    on = False
+
+
+_look_on = _Look()
+
+
+@contextlib.contextmanager
+def _looking() -> Iterator[None]:
+    """A context in which unpacking a saved tensor does not use it up."""
+    before, _look_on.on = _look_on.on, True
+    try:
+        yield
+    finally:
+        _look_on.on = before
+
+
 class _Holder:
     """Stands for a saved tensor: lives as long as a node of the graph needs it."""
 
@@ -232,7 +251,8 @@ class _Frame:
             if self.debug:
                 raise CheckpointError(self._report()) from e
             raise
-        holder.made[key] = None
+        if not _look_on.on:
+            holder.made[key] = None
         return found
 
     def _recompute(self, key: Any) -> None:
@@ -419,7 +439,7 @@ def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
         ([], [])
     """
     leaves = _pytree.tree_leaves(args)
-    devices = [0 for x in leaves if isinstance(x, Tensor) and x.device.type not in ("cpu", "meta")]
+    devices = [_C._gpu_index() for x in leaves if isinstance(x, Tensor) and x.device.type not in ("cpu", "meta")]
     return devices, [_C.get_rng_state() for _ in devices]
 
 
@@ -427,7 +447,7 @@ def set_device_states(devices: Iterable[int], states: Iterable[Tensor], *, devic
     """Has random numbers go on from states that `get_device_states` gave.
 
     Args:
-        devices (iterable of int): the indices of the GPUs; there is one, 0.
+        devices (iterable of int): the numbers of GPUs: the one that this process computes on.
         states (iterable of Tensor): a state for each.
         device_type (str, optional): the devices' type; with "meta" nothing is set.
 
@@ -440,8 +460,8 @@ def set_device_states(devices: Iterable[int], states: Iterable[Tensor], *, devic
     if device_type == "meta":
         return
     for device, state in zip(devices, states, strict=False):
-        if device != 0:
-            raise ValueError(f"set_device_states: there is one GPU, 0, got {device}")
+        if device != _C._gpu_index():
+            raise ValueError(f"set_device_states: this process computes on GPU {_C._gpu_index()}, got {device}")
         _C.set_rng_state(state)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 __all__ = [
     "GuardOnDataDependentSymNode",
+    "ShapeEnv",
     "free_symbols",
     "free_unbacked_symbols",
     "guard_or_false",
@@ -19,6 +20,31 @@ __all__ = [
 
 class GuardOnDataDependentSymNode(RuntimeError):
     """A size that is not known while a program is traced, in PyTorch. Nothing raises it."""
+
+
+class ShapeEnv:
+    """What `FakeTensorMode` is given for symbolic sizes: sizes are numbers, of which the mode warns where symbols are
+    asked for.
+
+    Args:
+        assume_static_by_default (bool, default: False): True: sizes are numbers, of which nothing warns.
+        **settings (object): what PyTorch's has besides, such as `duck_shape`; each is an attribute, and changes
+            nothing: sizes are numbers.
+
+    Example:
+        >>> from lucid._subclasses.fake_tensor import FakeTensorMode
+        >>> from lucid.fx.experimental.symbolic_shapes import ShapeEnv
+        >>> with FakeTensorMode(shape_env=ShapeEnv(assume_static_by_default=True)):
+        ...     lucid.ones(2, 3)
+        FakeTensor(..., size=(2, 3))
+    """
+
+    def __init__(self, *, assume_static_by_default: bool = False, **settings: Any) -> None:
+        self.assume_static_by_default = assume_static_by_default
+        self.__dict__.update(settings)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"ShapeEnv has no attribute {name!r}: sizes are numbers, not symbols")
 
 
 def guard_or_false(a: Any) -> bool:

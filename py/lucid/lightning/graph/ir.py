@@ -119,6 +119,8 @@ class GraphIR:
         self._recording: Recording | None = None
         self._valid = False
         self._plans: dict[_C.device, list[Step]] = {}
+        # Constants on a device, each with the value and its version that it was made of.
+        self._constants: dict[tuple[int, str, _C.device], tuple[_C.Tensor, int, _C.Tensor]] = {}
 
     def _recorded(self) -> Recording:
         """The engine's graph of the nodes, recorded over meta tensors."""
@@ -514,7 +516,7 @@ class GraphIR:
         values = {t: self._fed(op, self._tensors[t], value, dtype) for t, value in given.items()}
         for info in self._tensors:
             if info.value is not None:
-                values[info.id] = info.value.to(DTYPES[dtype])
+                values[info.id] = self._constant(info, dtype, chosen)
         known = {*values, *(t for n in self._nodes for t in n.outputs)}
         wanted = self.outputs() if outputs is None else [self._number(op, t) for t in outputs]
         unknown = [t for t in wanted if t not in known]
@@ -531,6 +533,18 @@ class GraphIR:
             mine = tensor.clone() if tensor._storage_key() in own else tensor
             out[t] = mine.cpu().contiguous().numpy()
         return out
+
+    def _constant(self, info: TensorInfo, dtype: str, device: _C.device) -> _C.Tensor:
+        """A constant's value, kept on the device where its nodes run, so that it goes there once."""
+        assert info.value is not None
+        places = {n.device for n in self._nodes if info.id in n.inputs} - {"auto"}
+        if device.type == "cpu" or any(device_of("GraphIR", place) != device for place in places):
+            return info.value.to(DTYPES[dtype])
+        key, value = (info.id, dtype, device), info.value
+        kept = self._constants.get(key)
+        if kept is None or kept[0] is not value or kept[1] != value._version:
+            kept = self._constants[key] = (value, value._version, value.to(device, DTYPES[dtype]))
+        return kept[2]
 
     def _plan_on(self, op: str, device: _C.device) -> list[Step]:
         """What the executor runs, for nodes that name no device of their own on this one."""

@@ -58,6 +58,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
             "affine_grid and grid_sample have align_corners=False by default since 1.3.0. Please specify "
             "align_corners=True if the old behavior is desired."
         )
+    size = tuple(map(operator.index, size))  # Tensors of one element would compute in float32 below.
     n = len(size) - 2
     if not theta.is_floating_point():
         raise errors.ValueError(f"Expected theta to have floating point type, but got {theta.dtype}")

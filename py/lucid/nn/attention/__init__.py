@@ -70,6 +70,20 @@ def sdpa_kernel(backends: list[SDPBackend] | SDPBackend, set_priority: bool = Fa
         _switches._sdp.update(former)
 
 
+def _get_flash_version() -> str:
+    """The version of the library of flash attention: raises an error.
+
+    Raises:
+        NotImplementedError: always.
+    """
+    from lucid import errors
+
+    raise errors.NotImplementedError(
+        "nn.attention._get_flash_version: attention is computed by Lucid's own kernels and MLX's, which are no library "
+        "of flash attention"
+    )
+
+
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:

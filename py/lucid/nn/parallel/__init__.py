@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from lucid._absent import teller
 from lucid.nn.data_parallel import DistributedDataParallel
+from lucid.nn.parallel import comm as comm
 from lucid.nn.parallel.data_parallel import DataParallel, data_parallel
 from lucid.nn.parallel.parallel_apply import parallel_apply
 from lucid.nn.parallel.replicate import replicate

@@ -21,14 +21,14 @@ def number(device: Any, where: str) -> int:
     named = lucid.device(device) if isinstance(device, str) else device
     if not isinstance(named, lucid.device):
         raise errors.TypeError(f"{where}: expected a device's number or name, got {type(device).__name__}")
-    return -1 if named.type == "cpu" else named.index or 0
+    return -1 if named.type == "cpu" else lucid._C._gpu_index()
 
 
 def as_device(device: Any, where: str) -> lucid.device:
     """The device of a number or name; PyTorch's number of the CPU is -1.
 
     Raises:
-        RuntimeError: a GPU of another number than 0.
+        RuntimeError: there is no such GPU, or this process computes on another.
         TypeError: it is neither.
     """
     if isinstance(device, str):
@@ -36,6 +36,4 @@ def as_device(device: Any, where: str) -> lucid.device:
     n = number(device, where)
     if isinstance(device, lucid.device):
         return device
-    if n > 0:
-        raise errors.RuntimeError(f"{where}: invalid device ordinal: there is one GPU device, with index 0; got {n}")
-    return lucid.device("cpu" if n < 0 else "gpu")
+    return lucid.device("cpu") if n < 0 else lucid.device("gpu", n)

@@ -25,6 +25,13 @@ __all__ = [
 _cache: dict[tuple[int, str], Any] | None = None
 
 
+def __getattr__(name: str) -> int:
+    if name == "_cache_enabled":
+        # PyTorch's count of the blocks of `cached()` that are open.
+        return int(_cache is not None)
+    raise AttributeError(f"module 'lucid.nn.utils.parametrize' has no attribute '{name}'")
+
+
 @contextmanager
 def cached() -> Iterator[None]:
     """Within it, each parametrized tensor is computed once."""

@@ -5,6 +5,7 @@ The GPU device is waited for before the clock is read, so that a statement's wor
 
 from __future__ import annotations
 
+from lucid.utils.benchmark import utils as utils
 from lucid.utils.benchmark._compare import Compare as Compare
 from lucid.utils.benchmark._measure import Measurement as Measurement
 from lucid.utils.benchmark._measure import TaskSpec as TaskSpec

@@ -1,0 +1,3 @@
+"""Names of the files that PyTorch has `vmap` in, as `torch._functorch`."""
+
+from lucid._functorch import vmap as vmap

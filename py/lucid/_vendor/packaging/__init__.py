@@ -1,0 +1,1 @@
+"""The package `packaging`, where it is installed."""

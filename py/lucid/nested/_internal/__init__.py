@@ -1,0 +1,1 @@
+"""Where PyTorch has its nested tensors of the jagged layout; packages import the class from here."""

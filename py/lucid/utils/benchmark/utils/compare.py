@@ -1,0 +1,3 @@
+"""PyTorch's file of tables of measurements."""
+
+from lucid.utils.benchmark._compare import Compare as Compare
