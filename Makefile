@@ -112,7 +112,7 @@ run: build $(VENV)/.examples
 BUILT = $${CARGO_TARGET_DIR:-target}/release
 
 # The Python tests run in two processes, since most compute on one core; PROCESSES=0 runs them in one. Those of emulated
-# kernels end with a test that asks which of them ran, in its own process.
+# kernels end with a test that asks which of them ran, in its own process: those of packages run beside them.
 PROCESSES = 2
 PYTEST = $(BIN)/python -m pytest -q --numprocesses $(PROCESSES) --dist worksteal
 
@@ -121,8 +121,9 @@ PYTEST = $(BIN)/python -m pytest -q --numprocesses $(PROCESSES) --dist worksteal
 test: lint venv-test macos-check-if-cached metal-tools accelerate-quick
 	$(CARGO) test --release --workspace
 	$(PYTEST) tests/python --ignore tests/python/metal_emulator
-	$(BIN)/python -m pytest -q tests/python/metal_emulator
-	$(BIN)/python -m pytest -q tests/packages
+	$(BIN)/python -m pytest -q tests/python/metal_emulator > $(BUILT)/emulator.log 2>&1 & emulator=$$!; \
+		$(BIN)/python -m pytest -q tests/packages; packages=$$?; \
+		wait $$emulator; emulator=$$?; cat $(BUILT)/emulator.log; exit $$((packages + emulator))
 	$(BIN)/python examples/digits.py
 	$(BUILT)/examples/lenet --device gpu --epochs 2 --json
 	$(BUILT)/embed gpu

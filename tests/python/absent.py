@@ -75,6 +75,7 @@ COMPARED = (
         "quasirandom",
         "utils.model_zoo",
         "utils.tensorboard",
+        "utils.weak",
         "version",
     ),
 )

@@ -26,8 +26,10 @@ def test_no_call_crashes_hangs_panics_or_lies(report: Report) -> None:
 
 
 def test_nearly_all_callables_are_reached(report: Report) -> None:
-    targets = len(paths())
-    assert len(report.reached) > 0.6 * targets, report.text()
+    # Of those that take a tensor or a number, which are more than half of all.
+    takers = len(paths()) - len(report.without - report.reached)
+    assert len(report.reached) > 0.95 * takers, report.text()
+    assert len(report.reached) > 0.5 * len(paths()), report.text()
     assert report.kinds["ok"] > report.calls / 2, report.text()
 
 

@@ -110,9 +110,10 @@ def test_thin_names_import_and_say_why_when_they_are_used() -> None:
         from torch._dynamo import OptimizedModule
         assert not isinstance(torch.ones(1), FakeTensor) and issubclass(FakeTensor, object)
         assert not isinstance(torch.nn.Linear(1, 1), torch._dynamo.eval_frame.OptimizedModule)
-        for make in (FunctionalTensor, FakeTensor, torch.onnx.operators):
+        from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+        for make in (FunctionalTensor, compute_local_shape_and_global_offset, torch.onnx.operators):
             try:
-                make()
+                make(torch.ones(1))
             except NotImplementedError as e:
                 print(str(e).split(":")[0])
         print(torch.finfo(torch.float8_e4m3fn).max, torch.finfo(torch.float16).max)
@@ -120,8 +121,8 @@ def test_thin_names_import_and_say_why_when_they_are_used() -> None:
         assert isinstance(torch.ones(1).device, torch.device) and torch.device("cpu") != torch.device("meta")
         """)
     assert told == [
-        "torch._subclasses.functional_tensor.FunctionalTensor",
-        "torch._subclasses.fake_tensor.FakeTensor",
+        "FunctionalTensor",
+        "torch.distributed.tensor._utils.compute_local_shape_and_global_offset",
         "torch.onnx.operators",
         "448.0 65504.0",
     ]
@@ -130,15 +131,19 @@ def test_thin_names_import_and_say_why_when_they_are_used() -> None:
 def test_what_lucid_gets_takes_the_place_of_thin_modules() -> None:
     """A module that Lucid has is itself, with the thin names that it lacks."""
     told = says("""
-        import sys, types
+        import importlib.machinery, sys, types
         import lucid
         from lucid.as_torch import _thin
-        real = types.ModuleType("lucid._subclasses")
-        real.FakeTensorMode, real.__path__ = "real", []
-        sys.modules["lucid._subclasses"] = real
-        import torch._subclasses
-        from torch._subclasses import FakeTensor, FakeTensorMode
-        assert torch._subclasses is real and FakeTensorMode == "real" and FakeTensor.__module__ == "torch._subclasses"
+        import lucid.distributed.tensor
+        name = "distributed.tensor._utils"
+        real = types.ModuleType(f"lucid.{name}")
+        real.normalize, real.__path__ = "real", []
+        real.__spec__ = importlib.machinery.ModuleSpec(real.__name__, None, is_package=True)
+        sys.modules[f"lucid.{name}"] = real
+        import torch.distributed.tensor._utils
+        from torch.distributed.tensor._utils import compute_local_shape_and_global_offset, normalize
+        assert torch.distributed.tensor._utils is real and normalize == "real"
+        assert compute_local_shape_and_global_offset.__module__ == f"torch.{name}"
         import torch.onnx.symbolic_helper
         print(all(_thin.names(module) is not None for module in _thin.THIN))
         """)

@@ -326,6 +326,54 @@ def test_filling(device: str) -> None:
     assert t.copy_(lucid.ones(1, dtype=lucid.int64)).sum().item() == 1000
 
 
+@pytest.mark.parametrize("dtype", [lucid.float32, lucid.bfloat16, lucid.int64, lucid.bool, lucid.complex64])
+def test_copying_from_the_gpu_writes_in_place(dtype: lucid.dtype) -> None:
+    want = (lucid.arange(24).reshape(4, 6) % 5).to(dtype)
+    x = want.to("gpu")
+    for target, value in (
+        (lucid.zeros(4, 6, dtype=dtype), want),
+        (lucid.zeros(6, 6, dtype=dtype)[1:5], want),
+        (lucid.zeros(6, 4, dtype=dtype).t(), want),
+        (lucid.zeros(2, 4, 6, dtype=dtype)[1], want.flip(0)),
+    ):
+        # Of a temporary, of a view, of what is not computed yet.
+        before, address = target._version, target.data_ptr()
+        assert target.copy_(x.flip(0).flip(0) if value is want else x.flip(0)) is target
+        assert lucid.equal(target, value) and target._version == before + 1 and target.data_ptr() == address
+        target.copy_(x.t().t())
+        assert lucid.equal(target, want)
+    # Memory that both devices have; its other reader keeps what it was.
+    large = lucid.ones(1 << 16, dtype=dtype)
+    there = large.to("gpu")
+    large.copy_(lucid.zeros(1 << 16, dtype=dtype, device="gpu"))
+    assert not large.any() and there.all().item()
+    large.copy_(there)
+    assert large.all()
+    for wrong in (lambda: large.copy_(x), lambda: lucid.zeros(4, 1, dtype=dtype).expand(4, 6).copy_(x)):
+        with pytest.raises(RuntimeError):
+            wrong()
+
+
+def test_copying_from_the_gpu_has_gradients_and_refuses_leaves() -> None:
+    x = lucid.ones(2, 3, device="gpu", requires_grad=True)
+    y = lucid.zeros(2, 3)
+    y.copy_(x * 2)
+    (y * 3).sum().backward()
+    assert x.grad.tolist() == [[6.0] * 3] * 2
+    leaf = lucid.zeros(3, requires_grad=True)
+    with pytest.raises(RuntimeError, match="leaf"):
+        leaf.copy_(lucid.ones(3, device="gpu"))
+    with lucid.no_grad():
+        leaf.copy_(lucid.ones(3, device="gpu"))
+    assert leaf.tolist() == [1.0] * 3
+    saved = lucid.ones(3, requires_grad=True) * 2
+    out = saved.exp()
+    with lucid.no_grad():
+        out.copy_(lucid.zeros(3, device="gpu"))
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_random_numbers_follow_the_seed(device: str) -> None:
     lucid.manual_seed(5)

@@ -65,7 +65,10 @@ def check_functions(device: str, rank: int, n: int) -> None:
                 value.backward()
                 pairs.append((value.detach(), leaf.grad))
             for a, b in zip(*pairs, strict=True):
-                assert lucid.equal(a, b), (name, device, i, a, b)
+                # A kernel of several ops on a GPU rounds fewer times.
+                exact = a.device.type in ("cpu", "mlx")
+                alike = lucid.equal(a, b) if exact else lucid.allclose(a, b, **within("few ops"))
+                assert alike, (name, device, i, a, b)
         assert nodes(compiled) == expected, (name, nodes(compiled))
         assert lucid.compiler.statistics(compiled)["replayed"] == 2
 
@@ -145,7 +148,7 @@ def check_breaks() -> None:
 
 
 def main() -> None:
-    dist.init_process_group("gloo", timeout=60)
+    dist.init_process_group(timeout=60)
     rank, n = dist.get_rank(), dist.get_world_size()
     for device in ("cpu", "gpu"):
         check_functions(device, rank, n)
@@ -156,7 +159,7 @@ def main() -> None:
     total = lucid.compile(lambda x: dnf.all_reduce(x), fullgraph=True)
     total(lucid.ones(2))
     dist.destroy_process_group()
-    dist.init_process_group("gloo", timeout=60)
+    dist.init_process_group(timeout=60)
     assert total(lucid.ones(2)).tolist() == [float(n)] * 2
     dist.destroy_process_group()
     print("done", flush=True)

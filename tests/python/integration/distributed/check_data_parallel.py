@@ -203,7 +203,7 @@ def check_local_sgd(rank: int, n: int) -> None:
     assert differ == [rank != 0 and name == "0.bias" for name, _ in net.module.named_parameters()]
 
 
-dist.init_process_group("gloo", timeout=60)
+dist.init_process_group(timeout=60)
 check_join(dist.get_rank(), dist.get_world_size())
 check_local_sgd(dist.get_rank(), dist.get_world_size())
 check_powersgd(dist.get_rank(), dist.get_world_size())

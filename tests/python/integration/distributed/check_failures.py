@@ -28,7 +28,7 @@ def refused(call: Any, *words: str, within: float = 60.0) -> None:
 
 def main() -> None:
     rank, n = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    dist.init_process_group("gloo", timeout=20)
+    dist.init_process_group(timeout=20)
     assert (dist.get_rank(), dist.get_world_size()) == (rank, n)
     groups = [dist.new_group(timeout=10 if i < 3 else 2) for i in range(7)]
     x = lucid.ones(3)

@@ -93,7 +93,7 @@ def check_errors(rank: int) -> None:
 
 
 def main() -> None:
-    dist.init_process_group("gloo", timeout=60)
+    dist.init_process_group(timeout=60)
     rank, n = dist.get_rank(), dist.get_world_size()
     store = dist.PrefixStore("lazy", distributed_c10d._get_default_store())
     check_calls_return(store, rank, n)

@@ -502,7 +502,7 @@ def check_load(folder: Path, rank: int, n: int) -> None:
 
 def main() -> None:
     what, folder = sys.argv[1], Path(sys.argv[2])
-    dist.init_process_group("gloo", timeout=60)
+    dist.init_process_group(timeout=60)
     rank, n = dist.get_rank(), dist.get_world_size()
     if what == "load":
         check_load(folder, rank, n)

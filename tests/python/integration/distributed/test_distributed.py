@@ -175,6 +175,10 @@ def test_jobs_that_do_not_fit_together(monkeypatch: pytest.MonkeyPatch) -> None:
         dist.init_process_group(init_method="tcp://127.0.0.1:1", rank=2, world_size=2)
     with pytest.raises(dist.DistBackendError, match="no backend 'nccl'"):
         dist.init_process_group("nccl", init_method="tcp://127.0.0.1:1", rank=0, world_size=1, timeout=1)
+    monkeypatch.setenv("LUCID_DISTRIBUTED_BACKEND", "nccl")
+    with pytest.raises(dist.DistBackendError, match="no backend 'nccl'"):
+        dist.init_process_group(init_method="tcp://127.0.0.1:2", rank=0, world_size=1, timeout=1)
+    assert dist.Backend("cpu:gloo,cuda:nccl") == "gloo"
     assert not dist.is_initialized()
     with pytest.raises(ValueError, match="not been initialized"):
         dist.all_reduce(lucid.ones(1))

@@ -312,3 +312,81 @@ def test_calls_between_processes() -> None:
     for name in ("DEFAULT_RPC_TIMEOUT_SEC", "DEFAULT_PROCESS_GROUP_TIMEOUT", "UNSET_RPC_TIMEOUT"):
         assert getattr(rpc.constants, name) == getattr(theirs.constants, name)
     assert rpc.functions.async_execution(abs)(-2) == 2
+
+
+@pytest.mark.parametrize(("base", "worker"), [(0, 0), (2**63 - 1, 7), (123456789012345, 3)])
+def test_states_of_workers(base: int, worker: int) -> None:
+    ours, theirs = (module(f, "utils.data._utils.worker")._generate_state(base, worker) for f in FRAMEWORKS)
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+def test_steps_of_gradient_scaling(device: str) -> None:
+    def told(f: Any, **k: Any) -> list[Any]:
+        seen: list[Any] = []
+        scale, count = f.full((), 8.0, **k), f.zeros((), dtype=f.int32, **k)
+        for bad in (False, False, True, False, False, False):
+            grads = [f.tensor([2.0, float("inf") if bad else 4.0], **k), f.ones(3, **k)]
+            found = f.zeros((), **k)
+            f._amp_foreach_non_finite_check_and_unscale_(grads, found, f.full((), 0.5, **k))
+            assert f._amp_update_scale_(scale, count, found, 2.0, 0.5, 2) is scale
+            seen.append((grads[0].tolist(), grads[1].tolist(), found.item(), scale.item(), count.item()))
+        large = f.full((), 3e38, **k)
+        f._amp_update_scale_(large, f.ones((), dtype=f.int32, **k), f.zeros((), **k), 2.0, 0.5, 2)
+        f._amp_foreach_non_finite_check_and_unscale_([], found, found)
+        return [*seen, large.item()]
+
+    assert told(lucid, device=device) == told(torch)
+
+
+def test_checkpoints_ask_whether_backward_may_be_called() -> None:
+    def told(f: Any) -> list[bool]:
+        seen: list[bool] = []
+        x = f.ones(2, requires_grad=True)
+
+        def loss() -> Any:
+            y = x * 2
+            y.register_hook(lambda g: seen.append(f.autograd._is_checkpoint_valid()))
+            return (y * 3).sum()
+
+        loss().backward()
+        f.autograd.grad(loss(), x)
+        loss().backward(inputs=[x])
+        return [*seen, f.autograd._is_checkpoint_valid()]
+
+    assert told(lucid) == told(torch)
+
+
+def test_small_private_names() -> None:
+    for f in FRAMEWORKS:
+        pytree, dispatch = module(f, "utils._pytree"), module(f, "utils._python_dispatch")
+        assert list(pytree._list_flatten([1, 2])[0]) == [1, 2] and pytree._list_unflatten((1, 2), None) == [1, 2]
+        assert [str(k) for k, _ in pytree._list_flatten_with_keys([5])[0]] == ["[0]"]
+        assert [str(k) for k, _ in pytree._dict_flatten_with_keys({"a": 5})[0]] == ["['a']"]
+
+        class Plain(f.Tensor):
+            pass
+
+        class Flattened(f.Tensor):
+            def __tensor_flatten__(self) -> Any:
+                return [], None
+
+            @staticmethod
+            def __tensor_unflatten__(inner: Any, meta: Any, size: Any, stride: Any) -> Any:
+                return None
+
+        made = [f.ones(2).as_subclass(t) for t in (Plain, Flattened)]
+        assert [dispatch.is_traceable_wrapper_subclass(t) for t in (f.ones(2), *made, 3)] == [False, False, True, False]
+        parametrize = module(f, "nn.utils.parametrize")
+        assert parametrize._cache_enabled == 0
+        with parametrize.cached():
+            assert parametrize._cache_enabled == 1
+        with pytest.raises(AttributeError):
+            _ = parametrize.nothing
+        assert not f._C._has_xpu
+    called: list[int] = []
+    lucid.cuda._lazy_call(lambda: called.append(1))
+    assert called == [1] * lucid.cuda.is_available()
+    assert module(lucid, "distributed.distributed_c10d")._get_global_rank is lucid.distributed.get_global_rank
+    with pytest.raises(NotImplementedError, match="address of its stream"):
+        lucid._C._cuda_getCurrentRawStream(0)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import datetime
 import gc
+import importlib
 from typing import Any
 
 import lucid
@@ -153,3 +155,64 @@ def test_arguments_that_once_did_nothing() -> None:
         library.impl("twice", lambda x: x * 4, "CPU")
         assert framework.ops.small_modules.twice(framework.ones(1)).item() == 4.0
         library._destroy()
+
+
+def _weak(f: Any) -> list[Any]:
+    """What weak references to tensors and dictionaries of them tell."""
+    weak, told = importlib.import_module(f"{f.__name__}.utils.weak"), []
+    x, y, gone = f.ones(2), f.ones(2), f.ones(3)
+    told.append((weak.TensorWeakRef(x)() is x, weak.WeakIdRef(x)() is x, hash(weak.WeakIdRef(x)) == id(x)))
+    told.append((weak.WeakIdRef(x) == weak.WeakIdRef(x), weak.WeakIdRef(x) == weak.WeakIdRef(y)))
+    table = weak.WeakTensorKeyDictionary({x: "x", gone: "gone"})
+    table[y] = "y"
+    told.append((len(table), table[x], x in table, f.ones(2) in table, 3 in table, table.get(f.ones(2), "none")))
+    called: list[Any] = []
+    ref, other = weak.WeakIdRef(gone, called.append), weak.TensorWeakRef(gone)
+    table.keyrefs()
+    for key in table:
+        if key is gone:
+            del key, gone
+            gc.collect()
+            break
+    gc.collect()
+    told.append((len(table), sorted(table.values()), ref(), other(), len(called), ref == ref))
+    told.append([value for key, value in table.items() if key is x or key is y])
+    told.append((table == {x: "x", y: "y"}, table == {x: "x"}, table == {f.ones(2): "x", y: "y"}, table == 3))
+    copied, deep = table.copy(), copy.deepcopy(table)
+    copied[x] = "other"
+    told.append((table[x], copied[x], deep[x], len(deep), type(deep).__name__))
+    told.append((len(table | {f.ones(1): 1}), len({x: 2, (z := f.ones(1)): 1} | table), len(table | copied)))
+    table |= {z: "z"}
+    told.append((table.pop(z), table.pop(z, None), table.setdefault(z, "new"), table.popitem()[1], len(table)))
+    del table[x]
+    told.append((x in table, len(table), repr(table).startswith("<WeakIdKeyDictionary at")))
+    for bad in (lambda: table[x], lambda: table.__delitem__(x), lambda: table.update({3: 4}), lambda: hash(table)):
+        try:
+            told.append(bad())
+        except (KeyError, TypeError) as e:
+            told.append(type(e).__name__)
+    for bad in (lambda: weak.TensorWeakRef(3), lambda: weak.WeakIdKeyDictionary().popitem()):
+        try:
+            told.append(bad())
+        except (AssertionError, KeyError) as e:
+            told.append(type(e).__name__)
+    return told
+
+
+def test_weak_references_to_tensors() -> None:
+    assert _weak(lucid) == _weak(torch)
+    # An entry that goes while others are read does no harm.
+    from lucid.utils.weak import WeakIdKeyDictionary, _WeakHashRef
+
+    class Named:
+        def __hash__(self) -> int:
+            return 7
+
+    a, b = Named(), Named()
+    assert _WeakHashRef(a) == _WeakHashRef(b) and len(WeakIdKeyDictionary({a: 1, b: 2}, _WeakHashRef)) == 1
+    assert len(WeakIdKeyDictionary({a: 1, b: 2})) == 2
+    kept = [lucid.ones(1) for _ in range(3)]
+    table = WeakIdKeyDictionary({t: i for i, t in enumerate(kept)})
+    for _ in table.values():
+        kept.clear()
+    assert len(table) == 0 and table.keyrefs() == []

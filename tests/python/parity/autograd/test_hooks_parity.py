@@ -7,9 +7,12 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
+import lucid
 import pytest
+import torch
 
 from tests.python.parity.autograd.test_graph_parity import leaf, plain, same
+from tests.python.tolerances import within
 
 
 def after(returned: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
@@ -264,3 +267,33 @@ def test_names_of_nodes_that_are_no_ops_steps() -> None:
     found = []
     same(lambda m: found.append(f(m)) or found[-1][0])
     assert found[0][1].endswith("grad_fn=<CopySlices>)") and found[1][1].endswith("grad_fn=<CopySlices>)")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda m, a: m.linalg.lu(a)[1:],
+        lambda m, a: m.linalg.lu_factor(a)[:1],
+        lambda m, a: m.linalg.lstsq(a, m.ones(3, 2))[:1],
+        lambda m, a: m.triangular_solve(m.ones(3, 2), a),
+        lambda m, a: m.linalg.qr(a),
+        lambda m, a: m.linalg.slogdet(a)[1:],
+        lambda m, a: m.std_mean(a, 1),
+        lambda m, a: m.aminmax(a, dim=1),
+    ],
+    ids=["lu", "lu_factor", "lstsq", "triangular_solve", "qr", "slogdet", "std_mean", "aminmax"],
+)
+@pytest.mark.filterwarnings("ignore:.*triangular_solve")
+def test_hooks_that_return_nothing_change_no_gradient(call: Callable[[Any, Any], Any]) -> None:
+    def gradient(m: Any, hooked: bool) -> Any:
+        x = m.tensor([[1.5, 0.2, 0.3], [0.4, 1.9, 0.1], [0.7, 0.6, 1.2]]).requires_grad_()
+        results = [y for y in call(m, x) if y.requires_grad]
+        for y in results:
+            if hooked:
+                y.grad_fn.register_hook(lambda inputs, outputs: None)
+        sum((y * (i + 1)).sum() for i, y in enumerate(results)).backward()
+        return torch.tensor(plain(x.grad))
+
+    want = gradient(lucid, False)
+    for got in (gradient(lucid, True), gradient(torch, True)):
+        torch.testing.assert_close(got, want, **within("program"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import subprocess
 import sys
 import warnings
@@ -226,6 +227,42 @@ def test_memory_streams_and_devices_with_a_gpu_played(monkeypatch: pytest.Monkey
             pass
 
 
+def test_a_gpu_is_named_by_its_number() -> None:
+    """As programs under a launcher do: by 0, or by the rank of a process that sees one GPU."""
+    code = """
+import os, sys, warnings
+import lucid
+from lucid import nn
+warnings.simplefilter("ignore")
+x = lucid.ones(2)
+assert x.to(0).device == lucid.device("gpu") == lucid.device("gpu", 0) == lucid.device("gpu:0") == lucid.device(0)
+assert x.cuda(0).device == x.cuda("cuda:0", non_blocking=True).device == lucid.ones(2, device=0).device
+assert nn.Linear(2, 2).to(0).weight.device.type == x.to(0).device.type and lucid._C._gpu_index() == 0
+def refused(call):
+    try:
+        call()
+    except RuntimeError as e:
+        return str(e)
+    sys.exit("no error")
+calls = [lambda: x.to(1), lambda: x.cuda(1), lambda: lucid.device("gpu:1"), lambda: lucid.device("gpu", 1)]
+calls += [lambda: lucid.cuda.set_device(1), lambda: lucid.ones(2, device=1)]
+assert all("invalid device ordinal" in refused(call) for call in calls)
+os.environ["LOCAL_RANK"] = "1"
+assert [x.to(1).device, x.cuda(1).device, lucid.device("gpu:1")] == [lucid.device("gpu")] * 3
+lucid.cuda.set_device(1)
+assert "ordinal" in refused(lambda: x.to(2)) and "ordinal" in refused(lambda: lucid.cuda.set_device(2))
+for wrong in (lambda: lucid.device("cpu", 1), lambda: lucid.device("gpu", -1), lambda: x.to(-1), lambda: x.cuda("cpu")):
+    refused(wrong)
+try:
+    lucid.ones(2, device=True)
+except TypeError:
+    print("ok")
+"""
+    env = {**os.environ, "CUDA_VISIBLE_DEVICES": "0"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
+    assert done.stdout.strip().endswith("ok"), done.stderr[-2000:]
+
+
 def test_amp_under_cudas_name(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("autocast", "GradScaler"):
         monkeypatch.setattr(_gpu, "kind", lambda: None)
@@ -279,3 +316,58 @@ def test_where_a_tensor_is() -> None:
             )
             assert getattr(ours, name) is want, name
     assert lucid.ones(2, device="gpu").record_stream(None) is None
+
+
+def test_switches_may_be_set_as_before() -> None:
+    for f in (lucid, torch):
+        # A name with two underscores, which MONAI calls.
+        with getattr(f.backends, "__allow_nonbracketed_mutation")():
+            assert not f.backends.flags_frozen()
+        assert not f.backends.flags_frozen()
+
+
+def test_names_of_the_allocator_and_the_runtime() -> None:
+    for f in (lucid, torch):
+        cuda: Any = f.cuda
+        assert cuda.memory_stats_as_nested_dict() == {} or cuda.is_available()
+        assert cuda.check_error(cuda.cudaStatus.SUCCESS) is None and issubclass(cuda.CudaError, RuntimeError)
+        assert cuda.memory.caching_allocator_disabled() in (False, None) or f is torch
+        for fraction, kind in (("1", TypeError), (1, TypeError), (2.0, ValueError), (-0.5, ValueError)):
+            if f is lucid or cuda.is_available():
+                with pytest.raises(kind):
+                    cuda.set_per_process_memory_fraction(fraction)
+    with pytest.raises(lucid.cuda.CudaError, match="34"):
+        lucid.cuda.check_error(lucid.cuda.cudaStatus.ERROR_NOT_READY)
+    memory = lucid.cuda.memory
+    for name in torch.cuda.memory.__all__:
+        assert callable(getattr(memory, name)), name
+    for refused in (
+        lambda: memory.caching_allocator_alloc(8),
+        lambda: memory.caching_allocator_delete(0),
+        lambda: memory.caching_allocator_enable(False),
+        lambda: memory.change_current_allocator(None),
+        lambda: memory.CUDAPluggableAllocator("a.so", "a", "b"),
+        lambda: memory.MemPool(),
+        lambda: memory.use_mem_pool(None),
+        lambda: memory.memory_snapshot(),
+        lambda: memory.list_gpu_processes(),
+        lambda: lucid.cuda._runtime._Runtime().cudaProfilerStart(),
+    ):
+        with pytest.raises(NotImplementedError, match=r"^cuda\..*: .*MLX"):
+            refused()
+    memory.caching_allocator_enable()
+    memory.reset_peak_host_memory_stats()
+    memory.reset_accumulated_host_memory_stats()
+    assert memory.host_memory_stats() == {} and memory.host_memory_stats_as_nested_dict() == {}
+    assert lucid.cuda._allocator._nested({"a.b.c": 1, "a.b.d": 2, "e": 3}) == {"a": {"b": {"c": 1, "d": 2}}, "e": 3}
+    with pytest.raises(AttributeError):
+        _ = lucid.cuda._runtime._Runtime().nothing
+    if not lucid.cuda.is_available():
+        for needs in (
+            lucid.cuda.cudart,
+            memory.get_per_process_memory_fraction,
+            lambda: memory.set_per_process_memory_fraction(0.5),
+            memory.reset_accumulated_memory_stats,
+        ):
+            with pytest.raises(RuntimeError, match="no CUDA device"):
+                needs()

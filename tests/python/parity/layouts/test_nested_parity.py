@@ -213,3 +213,58 @@ def test_shapes_tell_the_ragged_dimension() -> None:
 def test_errors(error: type[Exception], words: str, call: Any) -> None:
     with pytest.raises(error, match=words):
         call(lucid.nested, pair()[0])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_names_of_the_internal_package(device: str) -> None:
+    from lucid.nested._internal import nested_tensor as ours
+    from lucid.nested._internal.sdpa import jagged_scaled_dot_product_attention
+    from torch.nested._internal import nested_tensor as theirs
+
+    assert ours.NestedTensor is lucid.nested.NestedTensor
+    parts, offsets = [lucid.tensor(r, device=device) for r in ROWS], lucid.tensor([0, 3, 4, 8], device=device)
+    their_parts, their_offsets = [torch.tensor(r) for r in ROWS], torch.tensor([0, 3, 4, 8])
+    made, found = ours.jagged_from_list(parts, None)
+    wanted, _ = theirs.jagged_from_list(their_parts, None)
+    same(made, wanted)
+    assert found.tolist() == [0, 3, 4, 8] and ours.jagged_from_list(parts, offsets)[1] is offsets
+    same(ours.buffer_from_jagged(made), theirs.buffer_from_jagged(wanted))
+    rows, their_rows = lucid.cat(parts), torch.cat(their_parts)
+    same(
+        ours.nested_view_from_values_offsets(rows, offsets),
+        theirs.nested_view_from_values_offsets(their_rows, their_offsets),
+    )
+    same(
+        ours.nested_view_from_values_offsets(rows.t(), offsets, ragged_idx=2),
+        theirs.nested_view_from_values_offsets(their_rows.t(), their_offsets, ragged_idx=2),
+    )
+    padded, their_padded = made.to_padded_tensor(0.0), wanted.to_padded_tensor(0.0)
+    same(ours.nested_from_padded(padded, offsets), theirs.nested_from_padded(their_padded, their_offsets))
+    from lucid.nested._internal.ops import extract_kwargs
+
+    kwargs = extract_kwargs(made)
+    same(ours.NestedTensor(made.values() * 2, **kwargs), wanted * 2)
+    assert kwargs["offsets"].tolist() == [0, 3, 4, 8] and len(ours._tensor_symint_registry) == 0
+    with pytest.raises(NotImplementedError, match="without holes"):
+        ours.NestedTensor(made.values(), offsets=kwargs["offsets"], lengths=kwargs["offsets"])
+    starts, lengths = [0, 1, 0], [2, 1, 4]
+    same(
+        ours.jagged_from_tensor_and_lengths(padded, lucid.tensor(starts), lucid.tensor(lengths))[0],
+        theirs.jagged_from_tensor_and_lengths(their_padded, torch.tensor(starts), torch.tensor(lengths))[0],
+    )
+    holes = ours.nested_view_from_values_offsets_lengths(rows, offsets, lucid.tensor([2, 1, 3]))
+    their_holes = theirs.nested_view_from_values_offsets_lengths(their_rows, their_offsets, torch.tensor([2, 1, 3]))
+    for a, b in zip(holes.unbind(), their_holes.unbind(), strict=True):
+        same(a, b)
+    q = lucid.nested.as_nested_tensor([p.view(-1, 2, 3) for p in parts]).transpose(1, 2)
+    same(jagged_scaled_dot_product_attention(q, q, q), F.scaled_dot_product_attention(q, q, q))
+    for bad in (
+        lambda: ours.jagged_from_list(parts, lucid.tensor([0, 1, 2, 8])),
+        lambda: ours.nested_view_from_values_offsets(rows, lucid.tensor([0, 9])),
+        lambda: ours.nested_view_from_values_offsets(rows.t(), lucid.tensor([0, 5, 3, 8]), ragged_idx=2),
+        lambda: ours.nested_view_from_values_offsets(rows.t(), lucid.tensor([0, 9]), ragged_idx=2),
+        lambda: ours.nested_from_padded(padded, offsets, ragged_idx=2),
+        lambda: ours.nested_view_from_values_offsets_lengths(rows, offsets, lucid.tensor([1]), ragged_idx=2),
+    ):
+        with pytest.raises(RuntimeError):
+            bad()

@@ -73,7 +73,7 @@ def test_other_devices_are_refused() -> None:
         lambda d: parallel.replicate(nn.ReLU(), [d]),
         lambda d: parallel.parallel_apply([nn.ReLU()], [lucid.ones(2)], devices=[d]),
     ):
-        with pytest.raises(RuntimeError, match="one GPU device, with index 0; got 1"):
+        with pytest.raises(RuntimeError, match="invalid device ordinal: 1 of 1"):
             call(1)
         with pytest.raises(TypeError, match="float"):
             call(0.5)
@@ -104,7 +104,8 @@ def test_replicas_compute_and_give_gradients() -> None:
     expected.square().sum().backward()
     for (name, p), q in zip(ours.named_parameters(), theirs.parameters(), strict=True):
         assert p.grad is not None, name
-        np.testing.assert_allclose(p.grad.numpy(), q.grad.numpy(), **within("program"))
+        # The first bias comes before a batch norm: its gradient is 0, up to the rounding of what cancels.
+        np.testing.assert_allclose(p.grad.numpy(), q.grad.numpy(), **within("deep program"))
     # Buffers on the same device are the module's own.
     np.testing.assert_allclose(ours[1].running_mean.numpy(), theirs[1].running_mean.numpy(), **within("program"))
     assert all(not p.requires_grad for r in parallel.replicate(ours, [0], detach=True) for p in [r[0].weight])
@@ -145,3 +146,52 @@ def test_files(name: str) -> None:
             assert each == "get_a_var" or hasattr(here, each)
     if name in ("data_parallel", "replicate", "parallel_apply"):
         assert getattr(parallel, name) is getattr(here, name), "the package shows the function"
+
+
+COMM = lucid.nn.parallel.comm
+
+
+def test_comm_copies_and_sums() -> None:
+    x = lucid.arange(6.0).view(3, 2)
+    one, two = COMM.broadcast(x, ["cpu", "cpu"])
+    assert one is x and two is not x and two.equal(x) and two.data_ptr() != x.data_ptr()
+    out = [lucid.zeros(3, 2), lucid.zeros(3, 2, device="gpu")]
+    assert COMM.broadcast(x, out=out)[1] is out[1] and out[1].cpu().equal(x)
+    copies = COMM.broadcast_coalesced([x, x.int()], ["cpu", "gpu"])
+    assert [[t.device.type == "cpu" for t in place] for place in copies] == [[True, True], [False, False]]
+    assert copies[1][1].cpu().equal(x.int())
+    assert COMM.reduce_add([x]) is x
+    total = COMM.reduce_add([x, x.to("gpu"), x], "gpu")
+    assert total.device == lucid.device("gpu") and total.cpu().equal(x * 3)
+    sums = COMM.reduce_add_coalesced([copies[0], copies[1]])
+    assert sums[0].equal(x * 2) and sums[1].equal(x.int() * 2)
+    assert lucid.cuda.comm.reduce_add is COMM.reduce_add and parallel.comm is COMM
+
+
+def test_comm_scatters_and_gathers() -> None:
+    x = lucid.arange(6.0).view(3, 2)
+    parts = COMM.scatter(x, ["cpu", "gpu"], [1, 2])
+    assert parts[0].equal(x[:1]) and parts[1].device == lucid.device("gpu") and parts[1].cpu().equal(x[1:])
+    assert [tuple(p.shape) for p in COMM.scatter(x, ["cpu", "cpu"])] == [(2, 2), (1, 2)]
+    assert COMM.gather(parts, destination="cpu").equal(x)
+    out = [lucid.zeros(3, 1), lucid.zeros(3, 1)]
+    assert COMM.scatter(x, dim=1, out=out)[1] is out[1] and out[1].equal(x[:, 1:])
+    assert COMM.gather(out, 1, out=(joined := lucid.zeros(3, 2))) is joined and joined.equal(x)
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda x: COMM.broadcast(x), "Exactly one"),
+        (lambda x: COMM.broadcast(x, ["cpu"], out=[x]), "Exactly one"),
+        (lambda x: COMM.scatter(x), "Exactly one"),
+        (lambda x: COMM.scatter(x, chunk_sizes=[2], out=[x]), "chunk_sizes"),
+        (lambda x: COMM.scatter(x, ["cpu"], [1, 1]), "2 chunk_sizes for 1"),
+        (lambda x: COMM.gather([x], 0, "cpu", out=x), "destination"),
+        (lambda x: COMM.reduce_add([x, x[:1]]), "invalid size"),
+        (lambda x: COMM.reduce_add([]), "at least one"),
+    ],
+)
+def test_comm_refuses(call: Any, text: str) -> None:
+    with pytest.raises((lucid.errors.RuntimeError, lucid.errors.ValueError), match=text):
+        call(lucid.ones(2))

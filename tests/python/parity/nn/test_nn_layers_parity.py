@@ -361,6 +361,16 @@ FUNCTIONS: list[tuple[str, str, list[np.ndarray], list[Any], dict[str, Any]]] = 
 ]
 
 
+@pytest.mark.parametrize("align", [False, True])
+@pytest.mark.parametrize("size", [(1, 1, 5, 7), (1, 1, 8, 10, 27)])
+def test_sizes_that_are_tensors_keep_the_dtype(size: tuple[int, ...], align: bool) -> None:
+    n = len(size) - 2
+    theta = normal(1, n, n + 1).astype(np.float64)
+    ours = F.affine_grid(lucid.tensor(theta), [lucid.tensor(s) for s in size], align_corners=align)
+    theirs = torch.nn.functional.affine_grid(torch.tensor(theta), [torch.tensor(s) for s in size], align_corners=align)
+    np.testing.assert_allclose(ours.numpy(), theirs.numpy(), **within("float64 rounding"))
+
+
 @pytest.mark.parametrize(("name", "function", "arrays", "args", "options"), FUNCTIONS, ids=[f[0] for f in FUNCTIONS])
 def test_functions(
     name: str, function: str, arrays: list[np.ndarray], args: list[Any], options: dict[str, Any], device: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import pickle
 from typing import Any
 
@@ -485,3 +486,70 @@ def test_parameter_containers() -> None:
         named["c"] = tensor(3)
         assert named.popitem()[0] == "c" and named.get("z") is None and len(named | named) == 2
         assert all(isinstance(p, nn.Parameter) for p in named.values())
+
+
+def _accessed(f: Any) -> list[Any]:
+    """What PyTorch's accessor of named members tells, step by step; errors by their kinds and texts."""
+    members = importlib.import_module(f"{f.__name__}.nn.utils._named_member_accessor")
+    model = f.nn.Sequential(f.nn.Linear(2, 3), f.nn.Sequential(f.nn.BatchNorm1d(3)))
+    f.nn.init.ones_(model[0].weight)
+    model.plain = f.ones(1)
+    accessor, told = members.NamedMemberAccessor(model), []
+
+    def ask(call: Any) -> None:
+        try:
+            found = call()
+        except Exception as e:
+            kind = next(c.__name__ for c in type(e).__mro__ if c.__module__ == "builtins")
+            found = (kind, str(e).replace("lucid", "torch"))
+        told.append(found)
+
+    names = ["0.weight", "0.bias", "1.0.weight", "1.0.bias", "1.0.running_mean", "1.0.running_var"]
+    ask(lambda: [n for n, _ in accessor.named_tensors()])
+    ask(lambda: [n for n, _ in accessor.named_modules()] + [n for n, _ in accessor.named_parameters()])
+    ask(lambda: accessor.get_submodule("1.0") is model[1][0] and accessor.get_submodule("") is model)
+    ask(lambda: [tuple(t.shape) for t in accessor.get_tensors(names)])
+    former = model[0].weight
+    ask(lambda: accessor.swap_tensor("0.weight", f.zeros(3, 2)) is former and model[0].weight.sum().item())
+    ask(lambda: accessor.set_tensor("0.weight", former) or model[0].weight is former)
+    ask(lambda: accessor.set_tensor("plain", None) or model.plain)
+    ask(lambda: accessor.swap_tensor("new", f.ones(2)))
+    ask(lambda: accessor.swap_tensor("new", f.ones(2), allow_missing=True) is members._MISSING and model.new.tolist())
+    ask(lambda: accessor.set_tensors_dict({"1.0.running_mean": f.ones(3)}) or model[1][0].running_mean.tolist())
+    ask(lambda: accessor.swap_tensors_dict({"0.bias": f.zeros(3), "0.none": f.ones(1), "0.1": f.ones(2)}))
+    ask(lambda: hasattr(model[0], "none") or model[0].bias.requires_grad)
+    ask(lambda: accessor.swap_tensors_dict({"0.other": f.ones(1)}, allow_missing=True)[1])
+    ask(lambda: accessor.swap_tensors(["0.other", "0.bias"], [f.ones(2), f.ones(3)])[0].tolist())
+    ask(lambda: accessor.set_tensors(["0.bias"], []))
+    ask(lambda: accessor.check_keys(["0.weight", "2.weight"]))
+    ask(lambda: accessor.del_tensors(["0.bias", "new"]) or hasattr(model[0], "bias") or hasattr(model, "new"))
+    ask(lambda: accessor.del_tensor("0.bias"))
+    for name in ("2", "plain", "0.weight"):
+        ask(lambda name=name: accessor.get_submodule(name))
+    ask(lambda: accessor.get_tensor("0.nothing"))
+    ask(lambda: accessor.get_tensor("0.in_features"))
+    ask(lambda: accessor.swap_tensor("0.in_features", f.ones(1)))
+    ask(lambda: accessor.set_tensor("0.weight", 3))
+    ask(lambda: accessor.swap_tensor("0.", f.ones(1)))
+    ask(lambda: members.set_tensor(model, "0.weight", f.ones(1)))
+    ask(lambda: members.set_tensor(3, "a", f.ones(1)))
+    layer = f.nn.ReLU()
+    ask(lambda: type(accessor.swap_submodule("1.0", layer)).__name__ + type(model[1][0]).__name__)
+    ask(lambda: accessor.swap_submodule("1.5", layer))
+    ask(lambda: accessor.swap_submodule("1.0", 3))
+    return told
+
+
+def test_named_member_accessor() -> None:
+    ours, theirs = _accessed(lucid), _accessed(torch)
+    assert len(ours) == len(theirs)
+    for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+        assert a == b, i
+    # What was found below a submodule is not found there once another is in its place.
+    from lucid.nn.utils._named_member_accessor import NamedMemberAccessor
+
+    model = lucid.nn.Sequential(lucid.nn.Sequential(lucid.nn.Linear(2, 3)))
+    accessor = NamedMemberAccessor(model)
+    assert accessor.get_tensor("0.0.weight").shape == (3, 2)
+    accessor.swap_submodule("0", lucid.nn.Sequential(lucid.nn.Linear(4, 5)))
+    assert accessor.get_tensor("0.0.weight").shape == (5, 4)

@@ -259,3 +259,13 @@ def test_extrema_of_more_sources_than_indices(reduce: str, index: list[list[int]
 def test_medians_beside_nan(device: str, op: str, x: list[float]) -> None:
     # Elements that are numbers have had the gradient of a median that is none.
     same(device, lambda m, x: getattr(m, op)(x), x)
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+@pytest.mark.parametrize("n", [6, 40, 600, 5000])
+def test_topk_takes_the_first_of_equal_elements(n: int, device: str) -> None:
+    values = np.random.default_rng(n).integers(0, n // 3, n).astype(np.float32)
+    for k in (n // 4, n // 2, n // 2 + 1):
+        for largest in (True, False):
+            wanted = np.argsort(-values if largest else values, kind="stable")[:k]
+            assert lucid.topk(lucid.tensor(values, device=device), k, largest=largest)[1].tolist() == wanted.tolist()

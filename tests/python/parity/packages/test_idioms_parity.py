@@ -430,7 +430,7 @@ def test_wrapped_modules_and_device_states() -> None:
     first = lucid.rand(3, device="gpu")
     lucid.utils.checkpoint.set_device_states(devices, kept)
     assert devices == [0] and lucid.equal(first, lucid.rand(3, device="gpu"))
-    with pytest.raises(ValueError, match="one GPU"):
+    with pytest.raises(ValueError, match="computes on GPU 0"):
         lucid.utils.checkpoint.set_device_states([1], kept)
 
 
@@ -439,8 +439,8 @@ def test_wrapped_modules_and_device_states() -> None:
     [
         ("qint8", "use float16 or bfloat16"),
         ("nn.functional.scaled_grouped_mm", "dtypes"),
-        ("cuda.MemPool", "MLX has one memory pool"),
-        ("utils.weak", "workings"),
+        ("cuda.ExternalStream", "MLX has one memory pool"),
+        ("utils.throughput_benchmark", "workings"),
     ],
 )
 def test_a_name_that_is_absent_says_why(name: str, reason: str) -> None:
@@ -499,3 +499,26 @@ def test_sizes_as_tensors(framework: Any) -> None:
     assert operators.reshape_from_tensor_shape(x, framework.tensor([3, -1])).tolist() == [[0, 1], [2, 3], [4, 5]]
     with pytest.raises(RuntimeError):
         operators.reshape_from_tensor_shape(x, framework.tensor([4, 4]))
+
+
+def test_the_compiler_of_scripts_by_its_file() -> None:
+    for framework in (lucid, torch):
+        recursive = importlib.import_module(f"{framework.__name__}.jit._recursive")
+        stub = recursive.ScriptMethodStub(None, None, len)
+        assert stub.original_method is len and recursive.PropertyStub(1, 2).def_ == 2
+        assert "_parameters" in recursive.ignored_attributes
+        recursive.check_module_initialized(framework.nn.ReLU())
+
+        class Bare(framework.nn.Module):
+            def __init__(self) -> None:
+                pass
+
+        with pytest.raises(RuntimeError, match="did you forget to call"):
+            recursive.check_module_initialized(Bare())
+        with pytest.raises(AssertionError):
+            recursive.check_module_initialized(3)
+    layer = lucid.nn.ReLU()
+    assert lucid.jit._recursive.create_script_module(layer, lambda m: []) is layer
+    assert lucid.jit._recursive.get_class_properties(Bare) == []
+    with pytest.raises(NotImplementedError, match=r"jit\._recursive\.wrap_cpp_module: there are no scripts here"):
+        lucid.jit._recursive.wrap_cpp_module(layer)

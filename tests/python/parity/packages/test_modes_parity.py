@@ -42,10 +42,12 @@ def test_a_mode_counts_logs_and_replaces() -> None:
         assert lucid.exp(x) is x
         with Count() as inner:
             y.sum().backward()
-    assert inner.calls == {"aten.sum.default": 1}
+    backward = ["ones_like.default", "expand.default", "mul.Tensor", "threshold_backward.default", "mm.default"]
+    backward = {f"aten.{name}": 1 for name in (*backward, "sum.dim_IntList", "view.default")}
+    assert inner.calls == {"aten.sum.default": 1, "aten.detach.default": 3, "aten.t.default": 3, **backward}
     # The inner mode saw it first, and what it called went to the one around it.
-    expected = ["t.default", "addmm.default", "relu.default", "add.Tensor", "mul.Tensor", "exp.default", "sum.default"]
-    assert mode.calls == {f"aten.{name}": 1 for name in expected}
+    forward = ["t.default", "addmm.default", "relu.default", "add.Tensor", "mul.Tensor", "exp.default"]
+    assert mode.calls == inner.calls + collections.Counter(f"aten.{name}" for name in forward)
     assert layer.weight.grad is not None and lucid.exp(x)[0, 0].item() > 2
     with pytest.raises(NotImplementedError), TorchDispatchMode():
         lucid.exp(x)
@@ -109,6 +111,182 @@ def test_modes_show_the_ops_below_calls(text: str) -> None:
     if want is not None:
         got, want = (np.asarray(x.numpy() if hasattr(x, "numpy") else x) for x in (got, want))
         np.testing.assert_allclose(got, want, **within("few ops"))
+
+
+#: Those whose gradient is one kernel here, which is shown by the name of its node, or is of other steps.
+ONE_KERNEL = (
+    *("a @ a[0]", "a[0] @ a[1]", "2 ** a", "a ** a", "a % 2", "F.group_norm(c, 3)", "F.normalize(a)", "a[a > 0]"),
+    *("a[:, ::2]", "a.chunk(2, 1)[0]", "a.split(2, 1)[0]", "a.split([1, 3], 1)[1]", "a.unbind()[0]", "a.max()"),
+    *("m.max(a, a)", "a.std(1)", "a.var()"),
+)
+#: What has no gradient, or is of doubles or other tensors on the GPU device.
+NO_GRADIENT = ("a // 2",)
+OTHER_ON_THE_GPU = ("m.softmax(a, 1, m.float64)", "a.double()", "a.to(m.float64)", "a.to('cpu')")
+#: What more of backward passes is compared.
+MORE_GRADIENTS = (
+    *("a.exp()", "a.sqrt()", "a.log()", "a.sin()", "a.cos()", "(a - 0.5).abs()", "F.sigmoid(a)", "a.tanh()"),
+    *("F.silu(a)", "F.leaky_relu(a)", "F.elu(a)", "F.batch_norm(c, None, None, training=True)", "F.embedding(i, w)"),
+    *("a.reciprocal()", "a - a * 2", "(a - 1) * a", "b.sum((0, 2))", "b.mean((0, 1), keepdim=True)", "a * v[:1]"),
+    *("a / a.sum(0)", "a.T @ a"),
+)
+
+
+def _leaves(framework: Any, device: str) -> dict[str, Any]:
+    arrays = {"a": (2, 4), "b": (2, 3, 4), "c": (2, 3, 8, 8), "w": (5, 4), "v": (5,), "k": (4, 3, 3, 3)}
+    rng = np.random.default_rng(0)
+    made = {n: framework.tensor(rng.uniform(0.1, 1, s).astype(np.float32), device=device) for n, s in arrays.items()}
+    for leaf in made.values():
+        leaf.requires_grad_()
+    return {"m": framework, "F": framework.nn.functional, "i": framework.tensor([1, 0], device=device), **made}
+
+
+def _log(framework: Any, seen: list[str]) -> Any:
+    base: Any = importlib.import_module(f"{framework.__name__}.utils._python_dispatch").TorchDispatchMode
+
+    class Log(base):  # type: ignore[misc]
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    return Log()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("text", [t for t in (*SHOWN, *MORE_GRADIENTS) if t not in (*ONE_KERNEL, *NO_GRADIENT)])
+def test_modes_show_the_ops_of_backward_passes(text: str, device: str) -> None:
+    if device == "gpu" and text in OTHER_ON_THE_GPU:
+        return
+    told: list[Any] = []
+    for m, on in ((torch, "cpu"), (lucid, device)):
+        seen: list[str] = []
+        names = _leaves(m, on)
+        with _log(m, []):
+            y = eval(text, names)
+        if not getattr(y, "requires_grad", False) or not y.is_floating_point():
+            return
+        with _log(m, seen):
+            y.sum().backward()
+        told.append((seen, {n: names[n].grad.cpu().numpy() for n in "abcwvk" if names[n].grad is not None}))
+    assert told[1][0] == told[0][0]
+    assert set(told[1][1]) == set(told[0][1])
+    for name, want in told[0][1].items():
+        np.testing.assert_allclose(told[1][1][name], want, **within("near zero"))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("text", [*ONE_KERNEL, "F.linear(b, w, v)", "F.linear(b, w)", "F.linear(a, w)", "c @ c"])
+def test_modes_leave_gradients_of_one_kernel_as_they_are(text: str, device: str) -> None:
+    names = _leaves(lucid, device)
+    leaves = [names[n] for n in "abcwvk"]
+    want = lucid.autograd.grad(eval(text, names).sum(), leaves, allow_unused=True)
+    seen: list[str] = []
+    y = eval(text, names)
+    with _log(lucid, seen):
+        got = lucid.autograd.grad(y.sum(), leaves, allow_unused=True)
+    assert seen[:3] == ["aten.sum.default", "aten.ones_like.default", "aten.expand.default"] and len(seen) > 3
+    for a, b in zip(got, want, strict=True):
+        assert (a is None) == (b is None)
+        if a is not None:
+            np.testing.assert_allclose(a.cpu().numpy(), b.cpu().numpy(), **within("few ops"))
+
+
+#: What has several results, other steps or other dtypes than rules know.
+UNLIKE = (
+    *("a.square()", "F.rms_norm(a, (4,))", "m.cat([a, m.zeros(0)])", "m.msort(a)", "a.adjoint()", "m.gradient(v)[0]"),
+    *("m.div(a, v[:1], rounding_mode='floor')", "m.trapezoid(a, a)", "m.linalg.svd(a)[1]", "m.linalg.lu(c[0, 0])[1]"),
+    *("m.linalg.lstsq(a.t(), a.t()[:, :1])[0]", "a.sort(1)[0]", "a.max(1)[0] * a.min(1)[0]", "F.pad(a, (1, 1))"),
+    *("F.scaled_dot_product_attention(a, w, w, is_causal=True)", "F.cross_entropy(a, a.detach().softmax(1))"),
+    *("a.clone().t().mul_(2).add_(1)", "a.clone()[0].exp_()", "a.prod(1)", "a.cumsum(0)", "m.complex(a, a).exp().real"),
+    *("(m.complex(a, a) @ m.complex(w, w).t()).real", "F.linear(m.complex(a, a), m.complex(w, w)).abs()"),
+)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("text", UNLIKE)
+def test_modes_leave_other_gradients_as_they_are(text: str, device: str) -> None:
+    names = _leaves(lucid, device)
+    leaves = [names[n] for n in "abcwvk"]
+    y = eval(text, names)
+    want = lucid.autograd.grad(y.sum(), leaves, allow_unused=True, retain_graph=True)
+    seen: list[str] = []
+    with _log(lucid, seen):
+        got = lucid.autograd.grad(y.sum(), leaves, allow_unused=True)
+    for a, b in zip(got, want, strict=True):
+        assert (a is None) == (b is None)
+        if a is not None:
+            np.testing.assert_allclose(a.cpu().numpy(), b.cpu().numpy(), **within("few ops"))
+
+
+def test_modes_change_gradients() -> None:
+    def run(m: Any) -> Any:
+        base: Any = importlib.import_module(f"{m.__name__}.utils._python_dispatch").TorchDispatchMode
+
+        class Doubling(base):  # type: ignore[misc]
+            def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+                made = func(*args, **(kwargs or {}))
+                return made * 2 if "mm" in str(func) or "ones_like" in str(func) else made
+
+        x = m.arange(6.0).reshape(2, 3).requires_grad_()
+        w = m.arange(6.0).reshape(3, 2).div(7).requires_grad_()
+        y = m.mm(x * x, w).sum()
+        with Doubling():
+            y.backward()
+        return x.grad.tolist(), w.grad.tolist()
+
+    for want, got in zip(run(torch), run(lucid), strict=True):
+        np.testing.assert_allclose(got, want, **within("few ops"))
+
+    class Other(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return func(*(a * 1 if isinstance(a, lucid.Tensor) else a for a in args), **(kwargs or {}))
+
+    y = nn.functional.gelu(lucid.ones(2, requires_grad=True)).sum()
+    with pytest.raises(NotImplementedError, match="gelu_backward"), Other():
+        y.backward()
+    assert lucid._C._torch_function_modes() == ()
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_modes_see_what_runs_within_backward_passes(reentrant: bool) -> None:
+    def run(m: Any) -> Any:
+        class Cube(m.autograd.Function):  # type: ignore[misc, name-defined]
+            @staticmethod
+            def forward(ctx: Any, x: Any) -> Any:
+                ctx.save_for_backward(x)
+                return x * x * x
+
+            @staticmethod
+            def backward(ctx: Any, grad: Any) -> Any:
+                return (ctx.saved_tensors[0].tan() * 3) * grad
+
+        seen: list[str] = []
+        checkpoint = importlib.import_module(f"{m.__name__}.utils.checkpoint").checkpoint
+        x = m.arange(3.0).requires_grad_()
+        y = checkpoint(lambda t: t.sin() * t.exp(), Cube.apply(x), use_reentrant=reentrant)
+        x.register_hook(lambda g: g.tanh())
+        outer: list[str] = []
+        with _log(m, outer), _log(m, seen):
+            first = m.autograd.grad(y.sum(), x, retain_graph=False)[0]
+        assert outer == seen
+        z = x.sin().sum()
+        with _log(m, seen):
+            g = m.autograd.grad(z, x, create_graph=True)[0]
+            g.sum().backward()
+        return seen, first.tolist(), x.grad.tolist(), g.requires_grad
+
+    if reentrant:
+        # Not to be used with autograd.grad.
+        for m in (torch, lucid):
+            with pytest.raises(RuntimeError):
+                run(m)
+        assert lucid._C._torch_function_modes() == ()
+        return
+    want, got = run(torch), run(lucid)
+    for name in ("sin", "exp", "tan", "tanh", "cos", "neg"):
+        assert (f"aten.{name}.default" in got[0]) == (f"aten.{name}.default" in want[0]), name
+    assert got[3] == want[3]
+    for a, b in zip(got[1:3], want[1:3], strict=True):
+        np.testing.assert_allclose(a, b, **within("few ops"))
 
 
 def test_lowered_calls_have_gradients_and_go_to_outer_modes() -> None:
