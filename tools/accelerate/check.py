@@ -64,8 +64,12 @@ class Profile:
 
     @property
     def words(self) -> list[str]:
-        """As cargo's arguments. Kernels that are loops take no part in what is compared: vDSP, vForce, BLAS, LAPACK."""
-        return ["--profile", self.name, "--config", f"profile.{self.name}.package.lucid-cpu.opt-level=1"]
+        """As cargo's arguments. Kernels that are loops take no part in what is compared: vDSP, vForce, BLAS, LAPACK.
+
+        The CPU crate's arithmetic is checked for overflow here, and nowhere else in `make test`."""
+        profile = f"profile.{self.name}.package.lucid-cpu"
+        settings = ("opt-level=1", "overflow-checks=true", "debug-assertions=true")
+        return ["--profile", self.name, *(word for s in settings for word in ("--config", f"{profile}.{s}"))]
 
 
 def say(text: str) -> None:
