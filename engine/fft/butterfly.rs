@@ -22,16 +22,36 @@ pub(crate) fn pairs_mut<T: Real>(x: &mut [T]) -> &mut [Complex<T>] {
 /// Replaces elements `a = y[k]` and `b = y[m - k]` by `h (s - t)` and the conjugate of `h (s + t)`, where
 /// `s = a + conj(b)` and `t = twiddles[k] (a - conj(b))`, for every `k` but 0.
 pub(crate) fn butterflies<T: Real>(y: &mut [Complex<T>], twiddles: &[Complex<T>], h: T) {
-    let m = y.len();
-    let done = T::butterflies_in_lanes(y, twiddles, h);
-    for (k, &u) in twiddles.iter().enumerate().take(m.div_ceil(2)).skip(done + 1) {
-        let (a, b) = (y[k], y[m - k].conj());
-        let (s, t) = (a + b, u * (a - b));
-        y[k] = (s - t).scale(h);
-        y[m - k] = (s + t).conj().scale(h);
-    }
-    if m.is_multiple_of(2) && m > 0 {
-        y[m / 2] = y[m / 2].conj().scale(h + h);
+    let (m, y) = (y.len(), y.as_mut_ptr());
+    // SAFETY: both places are the slice.
+    unsafe { between(y, y, m, twiddles, h) }
+}
+
+/// The same of the first elements of `x`, as many as `y` has, written to `y`.
+///
+/// # Panics
+/// Where `x` has fewer.
+pub(crate) fn butterflies_of<T: Real>(x: &[Complex<T>], y: &mut [Complex<T>], twiddles: &[Complex<T>], h: T) {
+    let x = &x[..y.len()];
+    // SAFETY: both have as many elements, and do not meet.
+    unsafe { between(x.as_ptr(), y.as_mut_ptr(), x.len(), twiddles, h) }
+}
+
+/// # Safety
+/// `x` may be read and `y` written for `m` elements; they are the same place or do not meet.
+unsafe fn between<T: Real>(x: *const Complex<T>, y: *mut Complex<T>, m: usize, twiddles: &[Complex<T>], h: T) {
+    // SAFETY: as the caller promises; indices below `m`.
+    unsafe {
+        let done = T::butterflies_in_lanes(x, y, m, twiddles, h);
+        for (k, &u) in twiddles.iter().enumerate().take(m.div_ceil(2)).skip(done + 1) {
+            let (a, b) = (*x.add(k), (*x.add(m - k)).conj());
+            let (s, t) = (a + b, u * (a - b));
+            *y.add(k) = (s - t).scale(h);
+            *y.add(m - k) = (s + t).conj().scale(h);
+        }
+        if m.is_multiple_of(2) && m > 0 {
+            *y.add(m / 2) = (*x.add(m / 2)).conj().scale(h + h);
+        }
     }
 }
 
@@ -41,25 +61,29 @@ macro_rules! lanes {
      $fmaddsub:ident, $xor:ident, $signs:expr, $twist:expr, $real:expr, $imag:expr, $swap:expr) => {
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = "avx2,fma")]
-        fn $name(y: &mut [Complex<$T>], twiddles: &[Complex<$T>], h: $T) -> usize {
+        unsafe fn $name(
+            x: *const Complex<$T>,
+            y: *mut Complex<$T>,
+            m: usize,
+            twiddles: &[Complex<$T>],
+            h: $T,
+        ) -> usize {
             use std::arch::x86_64::*;
-            let m = y.len();
             let most = twiddles.len().min(m.div_ceil(2));
             let (h, signs) = ($set1(h), $signs);
             let mut k = 1;
             while k + $lanes <= most {
                 // SAFETY: `k + lanes <= most <= twiddles.len()`, and `k + lanes - 1 < m - k - lanes + 1`, as `most` is at most half
-                // of `m`, rounded up: what is read and written is in `y`, and the two places do not meet.
+                // of `m`, rounded up: what is read and written is among the `m` elements, and the two places do not meet.
                 unsafe {
-                    let low = y.as_mut_ptr().add(k).cast::<$T>();
-                    let high = y.as_mut_ptr().add(m - k - ($lanes - 1)).cast::<$T>();
+                    let (low, high) = (k, m - k - ($lanes - 1));
                     let u = $load(twiddles.as_ptr().add(k).cast::<$T>());
-                    let a = $load(low);
-                    let b = $xor($twist($load(high)), signs);
+                    let a = $load(x.add(low).cast::<$T>());
+                    let b = $xor($twist($load(x.add(high).cast::<$T>())), signs);
                     let (s, d) = ($add(a, b), $sub(a, b));
                     let t = $fmaddsub($real(u), d, $mul($imag(u), $swap(d)));
-                    $store(low, $mul(h, $sub(s, t)));
-                    $store(high, $twist($xor($mul(h, $add(s, t)), signs)));
+                    $store(y.add(low).cast::<$T>(), $mul(h, $sub(s, t)));
+                    $store(y.add(high).cast::<$T>(), $twist($xor($mul(h, $add(s, t)), signs)));
                 }
                 k += $lanes;
             }
@@ -108,20 +132,34 @@ lanes!(
 /// Elements that vectors computed, from the second on: see [`butterflies`].
 #[doc(hidden)]
 pub trait Lanes: Sized {
+    /// # Safety
+    /// `x` may be read and `y` written for `m` elements; they are the same place or do not meet.
     #[doc(hidden)]
-    fn butterflies_in_lanes(y: &mut [Complex<Self>], twiddles: &[Complex<Self>], h: Self) -> usize;
+    unsafe fn butterflies_in_lanes(
+        x: *const Complex<Self>,
+        y: *mut Complex<Self>,
+        m: usize,
+        twiddles: &[Complex<Self>],
+        h: Self,
+    ) -> usize;
 }
 
 macro_rules! dispatch {
     ($T:ident, $name:ident) => {
         impl Lanes for $T {
-            fn butterflies_in_lanes(y: &mut [Complex<$T>], twiddles: &[Complex<$T>], h: $T) -> usize {
+            unsafe fn butterflies_in_lanes(
+                x: *const Complex<$T>,
+                y: *mut Complex<$T>,
+                m: usize,
+                twiddles: &[Complex<$T>],
+                h: $T,
+            ) -> usize {
                 #[cfg(target_arch = "x86_64")]
                 if std::is_x86_feature_detected!("avx2") && std::is_x86_feature_detected!("fma") {
-                    // SAFETY: the processor has these instructions.
-                    return unsafe { $name(y, twiddles, h) };
+                    // SAFETY: the processor has these instructions; the rest as the caller promises.
+                    return unsafe { $name(x, y, m, twiddles, h) };
                 }
-                let _ = (y, twiddles, h);
+                let _ = (x, y, m, twiddles, h);
                 0
             }
         }
@@ -143,6 +181,9 @@ mod tests {
             let twiddles: Vec<Complex64> = (0..m.div_ceil(2)).map(|k| number(k + 50)).collect();
             let mut got = y.clone();
             butterflies(&mut got, &twiddles, 0.5);
+            let mut elsewhere = vec![Complex64::default(); m];
+            butterflies_of(&y, &mut elsewhere, &twiddles, 0.5);
+            assert_eq!(elsewhere.get(1..), got.get(1..));
             for (k, made) in got.iter().enumerate().skip(1) {
                 let (at, other) = (k.min(m - k), m - k.min(m - k));
                 let (a, b) = (y[at], y[other].conj());

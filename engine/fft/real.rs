@@ -3,7 +3,7 @@
 //! An even number of them is taken for half as many complex numbers, whose transform `butterfly` twiddles into theirs.
 //! Depends on `plans`, `butterfly`, `lanes`, `columns` and `transform`.
 
-use crate::butterfly::{butterflies, pairs, pairs_mut};
+use crate::butterfly::{butterflies, butterflies_of, pairs, pairs_mut};
 use crate::columns::for_rows;
 use crate::lanes::Rows;
 use crate::plans::{self, RealPlan};
@@ -95,7 +95,7 @@ impl<T: Real> RealPlan<T> {
     /// Elements that a row needs to work in.
     fn room(&self) -> usize {
         match self {
-            RealPlan::Even { fft, .. } => fft.get_immutable_scratch_len(),
+            RealPlan::Even { fft, .. } => fft.len() + fft.get_immutable_scratch_len(),
             RealPlan::Odd(fft) => fft.len() + fft.get_inplace_scratch_len(),
         }
     }
@@ -122,15 +122,16 @@ impl<T: Real> RealPlan<T> {
         }
     }
 
-    /// The row whose spectrum's first half is `x`, which is overwritten, times `scale`.
-    fn inverse(&self, x: &mut [Complex<T>], y: &mut [T], room: &mut [Complex<T>], scale: T) {
+    /// The row whose spectrum's first half is `x`, times `scale`.
+    fn inverse(&self, x: &[Complex<T>], y: &mut [T], room: &mut [Complex<T>], scale: T) {
         match self {
             RealPlan::Even { fft, twiddles } => {
                 let m = fft.len();
+                let (halves, room) = room.split_at_mut(m);
                 let (first, last) = (x[0].re * scale, x[m].re * scale);
-                x[0] = Complex::new(first + last, first - last);
-                butterflies(&mut x[..m], twiddles, scale);
-                fft.process_immutable_with_scratch(&x[..m], pairs_mut(y), room);
+                halves[0] = Complex::new(first + last, first - last);
+                butterflies_of(x, halves, twiddles, scale);
+                fft.process_immutable_with_scratch(halves, pairs_mut(y), room);
             }
             RealPlan::Odd(fft) => {
                 let (all, room) = room.split_at_mut(fft.len());
@@ -199,12 +200,20 @@ pub fn complex_to_real<T: Real>(
     let plan = plans::real::<T>(n, true)?;
     let (zero, scale) = (Complex::new(T::zero(), T::zero()), T::of(scale));
     for_rows(out, n, (GRAIN / n).max(1), pool, |first, out| {
-        let mut lanes = scratch(zero, half * LANES.min(out.len() / n));
+        let count = out.len() / n;
+        let dense = rows.dense(first, count);
+        let mut lanes = scratch(zero, if dense.is_some() { 0 } else { half * LANES.min(count) });
         let mut room = scratch(zero, plan.room());
         for (i, block) in out.chunks_mut(n * LANES).enumerate() {
             let count = block.len() / n;
-            rows.copy_to(first + i * LANES, &mut lanes[..count * half], half, |x| x);
-            for (x, y) in lanes.chunks_mut(half).zip(block.chunks_mut(n)) {
+            let x = match dense {
+                Some(x) => &x[i * LANES * half..][..count * half],
+                None => {
+                    rows.copy_to(first + i * LANES, &mut lanes[..count * half], half, |x| x);
+                    &lanes[..count * half]
+                }
+            };
+            for (x, y) in x.chunks(half).zip(block.chunks_mut(n)) {
                 plan.inverse(x, y, &mut room, scale);
             }
         }

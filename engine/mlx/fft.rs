@@ -1,4 +1,5 @@
-//! Fourier transforms: MLX's own, and on its CPU stream the CPU device's kernels, which are faster.
+//! Fourier transforms: MLX's own, and on its CPU stream the CPU device's kernels where there are elements enough for them
+//! to be faster.
 //!
 //! MLX scales by the number of elements or its root; any other factor is a product of its own. Depends on `array`,
 //! `host_kernel` and mlx-ffi.
@@ -18,12 +19,15 @@ use mlx_ffi::fft::{self as mlx, Norm};
 use mlx_ffi::{ops, Array, Dtype};
 use smallvec::SmallVec;
 
+/// Elements from which on the CPU device's kernels are faster than MLX's: theirs wait for a node of the host's.
+const HOSTED: usize = 2048;
+
 pub(super) fn fft(op: &FftOp, x: &GpuArray, out: &Meta) -> Made<GpuArray> {
     if numel(&out.shape) == 0 {
         let empty = ops::zeros(&ints(&out.shape)?, convert::dtype(out.dtype)?)?;
         return GpuArray::new(Value::plain(empty), &out.shape, out.dtype);
     }
-    if host_kernel::takes(DType::F32) {
+    if numel(x.shape()) >= HOSTED && host_kernel::takes(DType::F32) {
         let op = op.clone();
         return host_kernel::run(c"LucidFft", &[x], out, move |x, out| CpuBackend::fft(&op, x[0], out));
     }
