@@ -4,7 +4,7 @@
 
 use super::cast::{cast, widened2};
 use super::elementwise::{apply2, F};
-use super::simd::{light2, light2_symmetric, run_light, threads::GRAIN, with_word, Arg, Map2, Task, Word};
+use super::simd::{light2, light2_symmetric, run_light, threads::GRAIN, with_word, Arg, Choice, Map2, Task, Word};
 use super::strided::each3;
 use super::CpuArray;
 use crate::{DType, Error, Result};
@@ -170,7 +170,7 @@ struct Choose<'a, T> {
     b: Arg<'a, T>,
     out: &'a mut [T],
 }
-impl<T: Copy> Task for Choose<'_, T> {
+impl<T: Choice> Task for Choose<'_, T> {
     type Out = ();
     #[inline(always)]
     fn run<const F: bool>(self) {
@@ -178,19 +178,21 @@ impl<T: Copy> Task for Choose<'_, T> {
         let zip = out.iter_mut().zip(c);
         match (a, b) {
             (Arg::Slice(a), Arg::Slice(b)) => {
-                zip.zip(a).zip(b).for_each(|(((o, &c), &a), &b)| *o = if c { a } else { b });
+                zip.zip(a).zip(b).for_each(|(((o, &c), &a), &b)| *o = T::choose(c, a, b));
             }
-            (Arg::Slice(a), Arg::Value(b)) => zip.zip(a).for_each(|((o, &c), &a)| *o = if c { a } else { b }),
-            (Arg::Value(a), Arg::Slice(b)) => zip.zip(b).for_each(|((o, &c), &b)| *o = if c { a } else { b }),
-            (a, b) => zip.enumerate().for_each(|(i, (o, &c))| *o = if c { a.at(i) } else { b.at(i) }),
+            (Arg::Slice(a), Arg::Value(b)) => zip.zip(a).for_each(|((o, &c), &a)| *o = T::choose(c, a, b)),
+            (Arg::Value(a), Arg::Slice(b)) => zip.zip(b).for_each(|((o, &c), &b)| *o = T::choose(c, a, b)),
+            (Arg::Value(a), Arg::Value(b)) => zip.for_each(|(o, &c)| *o = T::choose(c, a, b)),
+            (a, b) => zip.enumerate().for_each(|(i, (o, &c))| *o = T::choose(c, a.at(i), b.at(i))),
         }
     }
 }
 
-pub(super) fn choose<T: Copy>(c: Arg<bool>, a: Arg<T>, b: Arg<T>, out: &mut [T]) {
+pub(super) fn choose<T: Choice>(c: Arg<bool>, a: Arg<T>, b: Arg<T>, out: &mut [T]) {
     match (c, a, b) {
         (Arg::Slice(c), ..) => run_light(Choose { c, a, b, out }),
         (Arg::Value(true), Arg::Slice(x), _) | (Arg::Value(false), _, Arg::Slice(x)) => out.copy_from_slice(x),
+        (Arg::Value(true), Arg::Value(x), _) | (Arg::Value(false), _, Arg::Value(x)) => out.fill(x),
         _ => out.iter_mut().enumerate().for_each(|(i, o)| *o = if c.at(i) { a.at(i) } else { b.at(i) }),
     }
 }
@@ -241,6 +243,26 @@ mod tests {
         let nan = array(&[1], &[f32::NAN]);
         let ask = |op| show::<bool>(&compare(&op, &nan, &nan, &meta(&[1], DType::Bool)).unwrap())[0];
         assert!(!ask(CompareOp::Eq) && ask(CompareOp::Ne) && !ask(CompareOp::Le) && ask(CompareOp::And));
+    }
+
+    #[test]
+    fn where_keeps_the_bits_of_every_dtype() {
+        for n in [1, 7, 40] {
+            let c: Vec<bool> = (0..n).map(|i| i * i % 5 < 2).collect();
+            for dtype in DType::ALL {
+                // 0 and 1 where they are truths, else bits of all kinds, those of NaN too.
+                let number = |i: usize, by: usize| if *dtype == DType::Bool { (i + by) as u8 & 1 } else { (i * by) as u8 };
+                let bytes = |by| (0..n * dtype.size()).map(|i| number(i, by)).collect::<Vec<u8>>();
+                let (a, b) = (bytes(37), bytes(90));
+                let of = |bytes: &[u8]| super::super::copy::from_bytes(bytes, &meta(&[n], *dtype)).unwrap();
+                let y = select(&SelectOp::Where, &array(&[n], &c), &of(&a), &of(&b), &meta(&[n], *dtype)).unwrap();
+                let mut got = Vec::new();
+                super::super::copy::with_bytes(&y, &mut |bytes| got.extend_from_slice(bytes)).unwrap();
+                let size = dtype.size();
+                let want = (0..n * size).map(|i| if c[i / size] { a[i] } else { b[i] });
+                assert!(got.iter().copied().eq(want), "{dtype}");
+            }
+        }
     }
 
     #[test]

@@ -114,10 +114,20 @@ pub fn nonzero(x: &CpuArray) -> Result<CpuArray> {
     let count = flags.iter().filter(|&&f| f).count();
     let shape = x.shape();
     CpuArray::build::<i64>(&[shape.len(), count], |out| {
-        let hits = flags.iter().enumerate().filter(|&(_, &f)| f);
-        for (at, (mut i, _)) in hits.enumerate() {
-            for (axis, &n) in shape.iter().enumerate().rev() {
-                out[axis * count + at] = (i % n) as i64;
+        let Some((&last, lead)) = shape.split_last() else { return Ok(()) };
+        let (outer, inner) = out.split_at_mut(lead.len() * count);
+        let mut at = 0;
+        for (i, row) in flags.chunks(last.max(1)).enumerate() {
+            let start = at;
+            // Every place is written, and kept where it counts: conditions without a pattern would mislead a branch.
+            for (k, &f) in row.iter().enumerate() {
+                let Some(place) = inner.get_mut(at) else { break };
+                *place = k as i64;
+                at += usize::from(f);
+            }
+            let mut i = i;
+            for (axis, &n) in lead.iter().enumerate().rev() {
+                outer[axis * count..][start..at].fill((i % n) as i64);
                 i /= n;
             }
         }
@@ -185,6 +195,12 @@ mod tests {
     fn nonzero_lists_indices() {
         let x = array(&[2, 2], &[0f32, f32::NAN, -1.0, 0.0]);
         assert_eq!(show::<i64>(&nonzero(&x).unwrap()), [0, 1, 1, 0]);
+        let x: Vec<bool> = (0..24).map(|i| i * i % 7 < 3).collect();
+        let hits: Vec<i64> = (0..24).filter(|&i| x[i as usize]).collect();
+        let parts = |f: fn(i64) -> i64| hits.iter().map(move |&i| f(i));
+        let want: Vec<i64> = parts(|i| i / 12).chain(parts(|i| i / 4 % 3)).chain(parts(|i| i % 4)).collect();
+        assert_eq!(show::<i64>(&nonzero(&array(&[2, 3, 4], &x)).unwrap()), want);
+        assert_eq!(show::<i64>(&nonzero(&array(&[24], &x)).unwrap()), hits);
         assert_eq!(nonzero(&array(&[], &[true])).unwrap().shape(), [0, 1]);
         assert_eq!(nonzero(&array::<f32>(&[0, 3], &[])).unwrap().shape(), [2, 0]);
     }

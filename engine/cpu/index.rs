@@ -362,7 +362,7 @@ fn flip<W: Word>(x: &CpuArray, axes: &[usize]) -> Result<CpuArray> {
 mod tests {
     use super::*;
     use crate::shape::{Axes, SliceDim};
-    use crate::tests::{array, layouts, show};
+    use crate::tests::{array, layouts, many, show};
     use half::bf16;
 
     fn go<T: Element>(op: IndexOp, inputs: &[&CpuArray], shape: &[usize]) -> Vec<T> {
@@ -465,6 +465,34 @@ mod tests {
         let x = array(&[2], &[bf16::ONE, bf16::ONE]);
         let y = go::<bf16>(put(&[0], true), &[&x, &x, &array(&[2], &[1i64, 1])], &[2]);
         assert_eq!(y, [bf16::ONE, bf16::from_f32(3.0)]);
+    }
+
+    #[test]
+    fn many_indices_of_many_rows() {
+        // Fewer than one table of offsets holds, as many as rows share, and more.
+        for n in [many(200, 20), many(256, 30), many(300, 270), many(5000, 280)] {
+            let (rows, columns) = (3, 7);
+            let data: Vec<f32> = (0..rows * columns).map(|i| i as f32).collect();
+            let places: Vec<i64> = (0..n).map(|i| ((i * i + i) % 14) as i64 - 7).collect();
+            let values: Vec<f32> = (0..rows * n).map(|i| (i % 5) as f32).collect();
+            let of = |i: usize| places[i].rem_euclid(7) as usize;
+            let mut sums = data.clone();
+            (0..rows * n).for_each(|i| sums[i / n * columns + of(i % n)] += values[i]);
+            let read: Vec<f32> = (0..rows * n).map(|i| data[i / n * columns + of(i % n)]).collect();
+            let axes = Axes::from_slice(&[1]);
+            let put = IndexOp::IndexPut { axes: axes.clone(), accumulate: true, strict: false };
+            let (at, values) = (array(&[n], &places), array(&[rows, n], &values));
+            for x in layouts(&[rows, columns], &data) {
+                let op = IndexOp::Index { axes: axes.clone(), strict: false };
+                assert_eq!(go::<f32>(op, &[&x, &at], &[rows, n]), read);
+                assert_eq!(go::<f32>(put.clone(), &[&x, &values, &at], &[rows, columns]), sums);
+            }
+            let mut wrong = places.clone();
+            wrong[n - 1] = 7;
+            let x = array(&[rows, columns], &data);
+            let op = IndexOp::Index { axes, strict: false };
+            assert!(index(&op, &[&x, &array(&[n], &wrong)], &Meta::new(&[rows, n], DType::F32)).is_err());
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::index::{changed, within, Walk};
 use super::simd::ReadGuard;
 use super::strided::collapse;
 use super::CpuArray;
+use crate::fallible::scratch;
 use crate::shape::{numel, Axes, Layout};
 use crate::{Error, Result};
 use lucid_ir::backend::Array;
@@ -16,6 +17,8 @@ use smallvec::SmallVec;
 
 /// Offsets of indexed elements that are worked out at once; they stay in the first cache level.
 const BLOCK: usize = 256;
+/// The same where rows before the indexed dimensions share them: worked out again for each row they cost more than its elements.
+const SHARED: usize = 4096;
 
 /// One index array of advanced indexing.
 struct IndexArray<'a> {
@@ -149,21 +152,30 @@ impl<'a> Plan<'a> {
     pub(super) fn runs(&self, first: usize, count: usize, mut f: impl FnMut(usize, usize, &[usize])) -> bool {
         let n = self.positions.max(1);
         let (row, mut column) = (first / n, first % n);
-        let mut table = [0; BLOCK];
+        let mut few = [0; BLOCK];
+        let mut many;
+        let table = match n > BLOCK && count > n {
+            true => {
+                many = scratch(0, n.min(SHARED));
+                &mut many[..]
+            }
+            false => &mut few[..],
+        };
+        let most = table.len();
         let fill = |start: usize, table: &mut [usize]| {
             table.fill(0);
             // All of them, so that none of the offsets is wrong.
             !self.indices.iter().fold(false, |bad, index| bad | index.add_to(start, table))
         };
         // So few are worked out once for all rows.
-        if n <= BLOCK && count > 0 && !fill(0, &mut table[..n]) {
+        if n <= most && count > 0 && !fill(0, &mut table[..n]) {
             return false;
         }
         let mut done = 0;
         for base in Walk::new(&self.before.shape, &self.before.strides, row) {
             while column < n && done < count {
-                let len = (n - column).min(BLOCK).min(count - done);
-                if n <= BLOCK {
+                let len = (n - column).min(most).min(count - done);
+                if n <= most {
                     f(done, self.before.offset + base, &table[column..column + len]);
                 } else if fill(column, &mut table[..len]) {
                     f(done, self.before.offset + base, &table[..len]);

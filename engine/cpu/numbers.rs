@@ -116,14 +116,16 @@ macro_rules! real_integer {
             #[inline(always)]
             #[allow(unused_comparisons)]
             fn floor_divide(self, b: $t) -> $t {
-                let (q, rest) = (self.wrapping_div(b), self.wrapping_rem(b));
-                if rest != 0 && (rest < 0) != (b < 0) { q - 1 } else { q }
+                // One division, and no branch on what has no pattern.
+                let q = self.wrapping_div(b);
+                let rest = self.wrapping_sub(q.wrapping_mul(b));
+                q - <$t>::from((rest != 0) & ((rest < 0) != (b < 0)))
             }
             #[inline(always)]
             #[allow(unused_comparisons)]
             fn remainder(self, b: $t) -> $t {
                 let rest = self.wrapping_rem(b);
-                if rest != 0 && (rest < 0) != (b < 0) { rest + b } else { rest }
+                rest + b * <$t>::from((rest != 0) & ((rest < 0) != (b < 0)))
             }
             #[inline(always)]
             fn fmod(self, b: $t) -> $t { self.wrapping_rem(b) }

@@ -75,9 +75,8 @@ pub(super) fn fill_body(x: &Tensor, value: Operand<'_>) -> Result<Tensor> {
         }
         Operand::Tensor(t) => t.cast(x.dtype())?,
     };
-    // Chosen everywhere; what was there gets zeros for a gradient.
-    let all = |shape: &[usize]| Tensor::full_of(shape, Scalar::Bool(true), crate::DType::Bool, x.device());
-    let all = x.like_in("fill", crate::MemoryFormat::Preserve, all)?;
+    // Chosen everywhere; what was there gets zeros for a gradient, and says where elements are in memory.
+    let all = Tensor::full_of(&[], Scalar::Bool(true), crate::DType::Bool, x.device())?;
     super::compare::select::r#where(&all, &value, &x.detach()?)?.in_steps_of(x)
 }
 

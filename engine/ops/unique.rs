@@ -5,11 +5,29 @@ use super::search::schema;
 use super::sort::argsort_rows;
 use crate::{autograd, shape, DType, Error, Result, Scalar, Tensor};
 
-/// What a list of runs is made into: the element each begins with, where each element went, how long each is.
+/// The runs of a vector or of rows.
 struct Runs {
+    /// Of each element, whether a run begins with it.
+    begins: Tensor,
+    /// The elements that they begin with.
     starts: Tensor,
-    group: Tensor,
-    counts: Tensor,
+}
+
+impl Runs {
+    /// The number of the run that each element is in.
+    fn groups(&self) -> Result<Tensor> {
+        self.begins.cumsum(0, None)? - 1i64
+    }
+
+    /// How long each is.
+    fn counts(&self) -> Result<Tensor> {
+        let (n, count) = (self.begins.numel() as i64, self.starts.numel() as i64);
+        if n == 0 {
+            return Ok(self.starts.clone());
+        }
+        let end = Tensor::full_of(&[1], Scalar::Int(n), DType::I64, self.starts.device())?;
+        &cat(&[self.starts.narrow(0, 1, count - 1)?, end], 0)? - &self.starts
+    }
 }
 
 /// The runs of a vector or of rows, where each element differs from the one before or not.
@@ -18,18 +36,14 @@ fn runs(rows: &Tensor) -> Result<Runs> {
     let device = rows.device();
     if n == 0 {
         let none = super::create::arange_of(0, device)?;
-        return Ok(Runs { starts: none.clone(), group: none.clone(), counts: none });
+        return Ok(Runs { begins: none.cast(DType::Bool)?, starts: none });
     }
     let first = Tensor::full_of(&[1], Scalar::Bool(true), DType::Bool, device)?;
     let differs = rows.narrow(0, 1, n - 1)?.ne(&rows.narrow(0, 0, n - 1)?)?;
     let differs = if rows.ndim() > 1 { differs.any(Some(&[1]), false)? } else { differs };
     let begins = cat(&[first, differs], 0)?;
     let starts = begins.nonzero()?.reshape(&[-1])?;
-    let end = Tensor::full_of(&[1], Scalar::Int(n), DType::I64, device)?;
-    let count = starts.numel() as i64;
-    let ends = cat(&[starts.narrow(0, 1, count - 1)?, end], 0)?;
-    let group = (begins.cumsum(0, None)? - 1i64)?;
-    Ok(Runs { counts: (&ends - &starts)?, group, starts })
+    Ok(Runs { begins, starts })
 }
 
 fn packed(values: Tensor, inverse: Option<Tensor>, counts: Option<Tensor>) -> Vec<Tensor> {
@@ -85,12 +99,13 @@ pub(super) fn unique_body(
     }
     let inverse = match return_inverse {
         true => {
-            let inverse = runs.group.zeros_like()?.scatter(0, &order, Some((&runs.group).into()), None, None)?;
+            let groups = runs.groups()?;
+            let inverse = groups.zeros_like()?.scatter(0, &order, Some((&groups).into()), None, None)?;
             Some(if dim.is_none() { super::view::reshape_to(&inverse, x.shape())? } else { inverse })
         }
         false => None,
     };
-    Ok(packed(values, inverse, return_counts.then_some(runs.counts)))
+    Ok(packed(values, inverse, return_counts.then(|| runs.counts()).transpose()?))
 }
 
 pub(super) fn unique_consecutive_body(
@@ -112,9 +127,9 @@ pub(super) fn unique_consecutive_body(
     const OP: &str = "unique_consecutive";
     autograd::refusing(OP, &values, "UniqueConsecutiveBackward0", &[given], || underivable(OP))?;
     let inverse = match (return_inverse, dim) {
-        (true, None) => Some(super::view::reshape_to(&runs.group, x.shape())?),
-        (true, Some(_)) => Some(runs.group),
+        (true, None) => Some(super::view::reshape_to(&runs.groups()?, x.shape())?),
+        (true, Some(_)) => Some(runs.groups()?),
         (false, _) => None,
     };
-    Ok(packed(values, inverse, return_counts.then_some(runs.counts)))
+    Ok(packed(values, inverse, return_counts.then(|| runs.counts()).transpose()?))
 }

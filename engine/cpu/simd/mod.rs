@@ -56,7 +56,7 @@ pub use reduce::{join, product, sum, sum_of, sum_rows, sums, sums_of_squares, Su
 pub use remainder::{quotients, Quotient};
 pub use strips::{for_strips, Strip};
 pub(crate) use word::with_word;
-pub use word::Word;
+pub use word::{Choice, Word};
 
 #[cfg(test)]
 mod tests;

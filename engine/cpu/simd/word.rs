@@ -5,8 +5,47 @@
 
 use crate::dtype::DType;
 
+/// Elements of which one of two is taken without a branch: on conditions without a pattern that costs tens of cycles, and of an
+/// `if` the compiler makes one, with the reads in its arms.
+pub trait Choice: Copy {
+    /// `c ? a : b`
+    fn choose(c: bool, a: Self, b: Self) -> Self;
+}
+
+macro_rules! choices {
+    ($($w:ident)*) => {$(
+        impl Choice for $w {
+            #[inline(always)]
+            fn choose(c: bool, a: $w, b: $w) -> $w {
+                b ^ ((a ^ b) & $w::from(c).wrapping_neg())
+            }
+        }
+        impl Choice for [$w; 2] {
+            #[inline(always)]
+            fn choose(c: bool, a: [$w; 2], b: [$w; 2]) -> [$w; 2] {
+                [$w::choose(c, a[0], b[0]), $w::choose(c, a[1], b[1])]
+            }
+        }
+    )*};
+}
+choices!(u8 u16 u32 u64);
+
+impl Choice for bool {
+    #[inline(always)]
+    fn choose(c: bool, a: bool, b: bool) -> bool {
+        b ^ ((a ^ b) & c)
+    }
+}
+
+impl Choice for f32 {
+    #[inline(always)]
+    fn choose(c: bool, a: f32, b: f32) -> f32 {
+        f32::from_bits(u32::choose(c, a.to_bits(), b.to_bits()))
+    }
+}
+
 /// What elements are moved as: one type per size, and `bool` for itself. (Five instead of eleven copies of such code.)
-pub trait Word: sealed::Sealed + Copy + Default + Send + Sync + 'static {
+pub trait Word: sealed::Sealed + Choice + Default + Send + Sync + 'static {
     /// May elements of that dtype be moved as this type?
     fn fits(dtype: DType) -> bool;
 }
