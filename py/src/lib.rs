@@ -43,6 +43,7 @@ mod shared;
 mod sparse;
 mod tensor;
 mod warn;
+mod watches;
 
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -82,6 +83,7 @@ fn extension(m: &Bound<'_, PyModule>) -> PyResult<()> {
     optim::register(m)?;
     graph::register(m)?;
     graph_file::register(m)?;
+    watches::register(m)?;
     schema::register(m)?;
     llm::register(m)?;
     llm_decoder::register(m)?;

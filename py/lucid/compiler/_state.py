@@ -106,6 +106,8 @@ class Walk:
         self._alive: list[Any] = []
         self._names: set[str] = set()
         self._numpy = False
+        #: What `_C._unchanged` looks at, and what has to be read here.
+        self._quick: list[tuple[Any, ...]] = []
         self._watched: list[tuple[Callable[[], Iterable[Any]], list[Any]]] = []
         for path, root in roots:
             self.visit(root, path)
@@ -127,7 +129,7 @@ class Walk:
     def unchanged(self) -> bool:
         """Is all that was met still there, the very same objects? Then another walk would find the same facts."""
         try:
-            return all(
+            return _C._unchanged(self._quick) and all(
                 len(now := list(read())) == len(then) and all(map(operator.is_, now, then))
                 for read, then in self._watched
             )
@@ -136,6 +138,15 @@ class Walk:
 
     def _watch(self, read: Callable[[], Iterable[Any]]) -> None:
         self._watched.append((read, list(read())))
+
+    def _watch_values(self, mapping: Any) -> None:
+        if type(mapping) is dict:
+            self._quick.append(("values", mapping, tuple(mapping.values())))
+        else:
+            self._watch(mapping.values)
+
+    def _watch_names(self, space: dict[str, Any], names: tuple[str, ...]) -> None:
+        self._quick.append(("names", space, tuple(map(space.get, names)), names))
 
     def _fact(self, path: str, *fact: Any) -> None:
         self.facts.append(fact)
@@ -195,13 +206,15 @@ class Walk:
             self._numpy = self._numpy or value.__name__ == "numpy"
         elif isinstance(value, (dict, types.MappingProxyType)):
             self._fact(path, kind, len(value))
-            self._watch(value.values)
+            self._watch_values(value)
             for key, item in value.items():
                 self.visit(key, path)
                 self.visit(item, f"{path}[{key!r}]")
         elif isinstance(value, (list, tuple, set, frozenset, collections.deque)):
             self._fact(path, kind, len(value))
-            if not isinstance(value, (tuple, frozenset)):
+            if kind is list:
+                self._quick.append(("items", value, tuple(value)))
+            elif not isinstance(value, (tuple, frozenset)):
                 self._watch(value.__iter__)
             for i, item in enumerate(value):
                 self.visit(item, f"{path}[{i}]")
@@ -244,7 +257,7 @@ class Walk:
         self._identity("function", value, path)
         self._fact(path, "code", id(value.__code__))
         self.kept.append(value.__code__)
-        self._watch(lambda: (value.__code__, value.__defaults__, value.__kwdefaults__))
+        self._quick.append(("function", value, (value.__code__, value.__defaults__, value.__kwdefaults__)))
         if not trusted(value.__module__):
             self._globals(value, value.__code__, path)
         for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=False):
@@ -255,7 +268,7 @@ class Walk:
                 self._fact(f"{path}.{name}", "empty")
                 self._watched.append((lambda: (), [None]))
                 continue
-            self._watch(functools.partial(_contents, cell))
+            self._quick.append(("cell", cell, (inside,)))
             self.visit(inside, name)
         for part in (value.__defaults__, value.__kwdefaults__):
             if part:
@@ -273,7 +286,7 @@ class Walk:
         self._names.update(names)
         space = owner.__globals__
         every = tuple(dict.fromkeys(names))
-        self._watch(lambda: map(space.get, every))
+        self._watch_names(space, every)
         for name in every:
             if name not in space:
                 continue
@@ -281,7 +294,7 @@ class Walk:
             self.visit(value, name)
             if isinstance(value, types.ModuleType) and not trusted(value.__name__):
                 inside = vars(value)
-                self._watch(functools.partial(map, inside.get, every))
+                self._watch_names(inside, every)
                 for other in every:
                     if other in inside:
                         self.visit(inside[other], f"{name}.{other}")
@@ -328,8 +341,8 @@ class Walk:
         if isinstance(value, Module):
             self.modules.append(value)
         if own is not None:
-            self._watch(own.values)
-        self._watch(lambda: (type(value),))
+            self._watch_values(own)
+        self._quick.append(("type", value, (kind,)))
         for name, item in list((own or {}).items()):
             self._fact(path, "name", name)
             self.visit(item, f"{path}.{name}")
@@ -338,10 +351,6 @@ class Walk:
         for name in slots:
             if hasattr(value, name):
                 self.visit(getattr(value, name), f"{path}.{name}")
-
-
-def _contents(cell: types.CellType) -> tuple[Any]:
-    return (cell.cell_contents,)
 
 
 def _slots(base: type) -> list[str]:

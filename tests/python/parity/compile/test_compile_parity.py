@@ -296,6 +296,66 @@ def test_what_a_call_reads_is_never_stale() -> None:
         assert compiled(x, 1).dtype == f(x, 1).dtype
 
 
+FACTOR = 1.0
+
+
+def _scaled(x: lucid.Tensor, by: float = 2.0, *, more: float = 0.0) -> lucid.Tensor:
+    return x * by + more
+
+
+def _shifted(x: lucid.Tensor, by: float = 2.0, *, more: float = 0.0) -> lucid.Tensor:
+    return x - by - more
+
+
+def test_functions_lists_names_and_types_are_never_stale() -> None:
+    class Plain:
+        by = 3.0
+
+    class Other(Plain):
+        by = 4.0
+
+    weights, settings, late = [1.0, 2.0], Plain(), 5.0
+
+    def f(x: lucid.Tensor) -> lucid.Tensor:
+        return _scaled(x * settings.by) * FACTOR + sum(weights) + late
+
+    compiled, x = lucid.compile(f, recompile_limit=100), lucid.ones(2)
+    code, defaults, keywords, factor = _scaled.__code__, _scaled.__defaults__, _scaled.__kwdefaults__, FACTOR
+
+    def changes() -> Iterator[None]:
+        nonlocal late
+        weights[1] = 7.0
+        yield
+        weights.append(1.0)
+        yield
+        settings.__class__ = Other
+        yield
+        late = 6.0
+        yield
+        _scaled.__defaults__ = (8.0,)
+        yield
+        _scaled.__kwdefaults__ = {"more": 9.0}
+        yield
+        _scaled.__code__ = _shifted.__code__
+        yield
+        globals()["FACTOR"] = 10.0
+        yield
+
+    try:
+        seen = [compiled(x).tolist(), compiled(x).tolist()]
+        for _ in changes():
+            seen.append(compiled(x).tolist())
+            assert seen[-1] == f(x).tolist() == compiled(x).tolist() != seen[-2]
+    finally:
+        _scaled.__code__, _scaled.__defaults__, _scaled.__kwdefaults__ = code, defaults, keywords
+        globals()["FACTOR"] = factor
+    for wrong in ([("nothing", {}, ())], [("values", [], ())], [()], [("names", {}, (1,))], [7]):
+        with pytest.raises((TypeError, IndexError)):
+            lucid._C._unchanged(wrong)
+    assert lucid._C._unchanged([("items", weights, tuple(weights)), ("values", {}, ())])
+    assert not lucid._C._unchanged([("items", weights, tuple(weights[1:]))])
+
+
 def test_true_and_one_and_minus_zero_are_not_alike() -> None:
     compiled = lucid.compile(lambda x, k: x / k if k else x * k)
     x = lucid.ones(2)
