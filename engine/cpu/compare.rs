@@ -251,7 +251,8 @@ mod tests {
             let c: Vec<bool> = (0..n).map(|i| i * i % 5 < 2).collect();
             for dtype in DType::ALL {
                 // 0 and 1 where they are truths, else bits of all kinds, those of NaN too.
-                let number = |i: usize, by: usize| if *dtype == DType::Bool { (i + by) as u8 & 1 } else { (i * by) as u8 };
+                let number =
+                    |i: usize, by: usize| if *dtype == DType::Bool { (i + by) as u8 & 1 } else { (i * by) as u8 };
                 let bytes = |by| (0..n * dtype.size()).map(|i| number(i, by)).collect::<Vec<u8>>();
                 let (a, b) = (bytes(37), bytes(90));
                 let of = |bytes: &[u8]| super::super::copy::from_bytes(bytes, &meta(&[n], *dtype)).unwrap();

@@ -1,4 +1,4 @@
-"""Every test draws the same random numbers in every run, whichever tests run beside it and in however many processes."""
+"""Every test draws the same random numbers in each run, whichever run beside it and in however many processes."""
 
 from __future__ import annotations
 
