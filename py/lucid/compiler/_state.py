@@ -140,8 +140,8 @@ class Walk:
         self._watched.append((read, list(read())))
 
     def _watch_values(self, mapping: Any) -> None:
-        if type(mapping) is dict:
-            self._quick.append(("values", mapping, tuple(mapping.values())))
+        if type(mapping) in (dict, collections.OrderedDict):
+            self._quick.append(("values", mapping, tuple(dict.values(mapping))))
         else:
             self._watch(mapping.values)
 
