@@ -18,16 +18,15 @@ from lucid.compiler import _trees
 from lucid.compiler._dynamic import MOST_INSTANCES, Family, NotDynamic, facts, generalise
 from lucid.compiler._report import Explanation, row_of
 from lucid.compiler._split import Split, Whole, writes
+from lucid.compiler._stand_ins import bridged, stand_ins
 from lucid.compiler._state import Unguarded, Walk
 from lucid.compiler._trace import (
     Compiled,
     Eager,
     GraphBreak,
-    bridged,
     outside,
     plain_function,
     record,
-    stand_ins,
 )
 
 #: Every compiled function that is alive, for `reset`.

@@ -10,7 +10,7 @@ import sys
 import threading
 import types
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NoReturn
 
 import lucid
 from lucid import _C
@@ -204,6 +204,16 @@ class Trace:
             _current.trace = former
 
 
+def _released(*_: Any) -> NoReturn:
+    """The backward pass of results whose graph went backward in the call."""
+    raise lucid.errors.RuntimeError(
+        "Trying to backward through the graph a second time (or directly access saved tensors after they have "
+        "already been freed). Saved intermediate values of the graph are freed when you call .backward() or "
+        "autograd.grad(). Specify retain_graph=True if you need to backward through the graph a second time or "
+        "if you need to access saved tensors after calling backward."
+    )
+
+
 class _Graphed(lucid.autograd.Function):
     """The part of a graph before its backward pass, with the part that is it as the gradient."""
 
@@ -211,6 +221,7 @@ class _Graphed(lucid.autograd.Function):
     def forward(ctx: Any, compiled: Compiled, inputs: list[Tensor], tensors: list[Tensor], *wanted: Tensor) -> Any:
         run = compiled.forward(inputs, tensors)
         made = run.values(compiled.values)
+        compiled.shared = any(t._is_view() or any(t is x for x in inputs) for t in made)
         ctx.compiled, ctx.run = compiled, run
         ctx.save_for_backward(*[inputs[i] for i in compiled.saved])
         ctx.mark_non_differentiable(*[t for i, t in enumerate(made) if i not in compiled.differentiable])
@@ -223,12 +234,7 @@ class _Graphed(lucid.autograd.Function):
         _ = ctx.saved_tensors
         compiled = ctx.compiled
         if compiled.released:
-            raise lucid.errors.RuntimeError(
-                "Trying to backward through the graph a second time (or directly access saved tensors after they have "
-                "already been freed). Saved intermediate values of the graph are freed when you call .backward() or "
-                "autograd.grad(). Specify retain_graph=True if you need to backward through the graph a second time or "
-                "if you need to access saved tensors after calling backward."
-            )
+            _released()
         run = ctx.run.fork()
         for place, (value, layout) in compiled.incoming.items():
             g = grads[place]
@@ -240,46 +246,6 @@ class _Graphed(lucid.autograd.Function):
         run.run()
         wanted = iter(run.values([v for v in compiled.gradients if v is not None]))
         return (None, None, None, *[None if v is None else next(wanted) for v in compiled.gradients])
-
-
-class _Bridge(lucid.autograd.Function):
-    """Results that were computed from stand-ins, as results of what those stand for."""
-
-    @staticmethod
-    def forward(ctx: Any, outs: list[Tensor], inside: list[Tensor], *real: Tensor) -> Any:
-        ctx.outs, ctx.inside = outs, inside
-        return tuple(o.detach() for o in outs)
-
-    @staticmethod
-    @lucid.autograd.function.once_differentiable
-    def backward(ctx: Any, *grads: Any) -> Any:
-        pairs = [(o, g) for o, g in zip(ctx.outs, grads, strict=True) if g is not None]
-        found = lucid.autograd.grad(
-            [o for o, _ in pairs], ctx.inside, [g for _, g in pairs], retain_graph=True, allow_unused=True
-        )
-        return (None, None, *found)
-
-
-def stand_ins(tensors: list[Tensor]) -> list[Tensor]:
-    """The tensors, those that were computed as leaves of the same memory: what led to them is not recorded."""
-    return [t.detach().requires_grad_(True) if t.requires_grad and not t.is_leaf else t for t in tensors]
-
-
-def bridged(result: Any, inside: list[Tensor], real: list[Tensor]) -> Any:
-    """The result of a call with stand-ins as that of the call with what they stand for."""
-    leaves: list[Any] = []
-    tree = _trees.flatten(result, leaves)
-    own = {id(t): r for t, r in zip(inside, real, strict=True)}
-    wanted = [(t, r) for t, r in zip(inside, real, strict=True) if t.requires_grad]
-    outs: list[Tensor] = []
-    for t in leaves:
-        if isinstance(t, Tensor) and t.requires_grad and id(t) not in own and all(t is not o for o in outs):
-            outs.append(t)
-    made: Any = ()
-    if outs:
-        made = _Bridge.apply(outs, [t for t, _ in wanted], *[r for _, r in wanted])
-    to = {**own, **{id(o): m for o, m in zip(outs, made, strict=True)}}
-    return _trees.unflatten(tree, iter([to.get(id(t), t) if isinstance(t, Tensor) else t for t in leaves]))
 
 
 class Compiled:
@@ -300,7 +266,10 @@ class Compiled:
         self.incoming: dict[int, tuple[int, Any]] = {}
         self.gradients: list[Any] = []
         self.saved: list[int] = []
+        #: Did the graph go backward in the call?
         self.released = False
+        #: May a result be a view, or what was given?
+        self.shared = True
         self.split = 0
         self.guard = b""
         self.kept: Any = None
@@ -351,10 +320,17 @@ class Compiled:
 
     def __call__(self, inputs: list[Tensor], args: list[Tensor], tensors: list[Tensor]) -> Any:
         """The results of the call."""
-        if self.wanted:
-            made = _Graphed.apply(self, inputs, tensors, *[tensors[i] for i in self.wanted])
-        else:
+        if not self.wanted:
             made = self.forward(inputs, tensors).values(self.values)
+        elif self.released and not self.shared:
+            # Nothing is left of the graph but that there was one.
+            with lucid.no_grad():
+                made = self.forward(inputs, tensors).values(self.values)
+            leaves = [tensors[i] for i in self.wanted]
+            fixed = [i not in self.differentiable for i in range(len(made))]
+            _C._record_function("_GraphedBackward", leaves, made, fixed, (), True, _released, None)
+        else:
+            made = _Graphed.apply(self, inputs, tensors, *[tensors[i] for i in self.wanted])
         found = [made[x] if kind == "value" else tensors[x] if kind == "tensor" else x for kind, x in self.leaves]
         return _trees.unflatten(self.tree, iter(found))
 

@@ -296,6 +296,32 @@ def test_what_a_call_reads_is_never_stale() -> None:
         assert compiled(x, 1).dtype == f(x, 1).dtype
 
 
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+def test_results_of_whole_steps_went_backward(device: str) -> None:
+    model = nn.Linear(3, 2, device=device)
+    optimizer = lucid.optim.SGD(model.parameters(), lr=0.1)
+
+    @lucid.compile
+    def step(x: lucid.Tensor, kind: str) -> Any:
+        optimizer.zero_grad()
+        y = model(x)
+        loss = y.sum()
+        loss.backward()
+        optimizer.step()
+        return {"loss": loss, "both": (loss, loss.detach()), "views": (loss, y.t(), y[0])}[kind]
+
+    x = lucid.ones(4, 3, device=device)
+    for kind in ("loss", "both", "views"):
+        for _ in range(4):
+            made = step(x, kind)
+            results = made if isinstance(made, tuple) else (made,)
+            assert [t.requires_grad for t in results] == [kind != "both" or i == 0 for i in range(len(results))]
+            for again in (results[0].backward, lambda r=results: lucid.autograd.grad(r[0] * 2, model.weight)):
+                with pytest.raises(RuntimeError, match="second time"):
+                    again()
+    assert lucid.compiler.statistics(step)["replayed"] >= 6
+
+
 FACTOR = 1.0
 
 
