@@ -236,6 +236,13 @@ pub(super) fn write_at(to: Target, op: IndexOp, x: &Tensor, rest: &[&Tensor]) ->
         x.refuse_expanded(name)?;
     }
     rest.iter().try_for_each(|t| x.refuse_shared(name, t, true))?;
+    // A view of what is written may have lost its place on the tape when the op is recorded: its copy has one.
+    let lost = |t: &Tensor| t.shares_storage(x) && crate::autograd::is_followed(t);
+    if rest.iter().any(|t| lost(t)) {
+        let apart = rest.iter().map(|t| if lost(t) { t.copy() } else { Ok((*t).clone()) });
+        let apart = apart.collect::<Result<SmallVec<[Tensor; 4]>>>()?;
+        return write_at(to, op, x, &apart.iter().collect::<SmallVec<[&Tensor; 4]>>());
+    }
     match x.layout().may_overlap() {
         true => super::aliased_write::write_at(&op, x, rest)?,
         false => dispatch::index_into(&op, x, rest)?,

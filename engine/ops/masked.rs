@@ -49,7 +49,7 @@ pub(super) fn masked_scatter_body(to: Target, x: &Tensor, mask: &Tensor, source:
         return Err(Error::shape(OP, why, &[source.shape(), mask.shape()]));
     }
     // What is written is read first.
-    let source = if x.overlaps_partly(source) { source.copy()? } else { source.clone() };
+    let source = if to == Target::Itself && x.shares_storage(source) { source.copy()? } else { source.clone() };
     put_body(to, &wide, &places, &source.reshape(&[-1])?.narrow(0, 0, n as i64)?, false)
 }
 

@@ -327,6 +327,41 @@ def test_gradients_of_writes_over_windows(name: str, device: str) -> None:
     assert ours == theirs
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("part", ["x", "x[:]", "x.view(2, 2)", "x[1:]"])
+def test_masked_scatter_of_what_it_writes(part: str, device: str) -> None:
+    def program(m: Any) -> Any:
+        leaf = m.tensor([0.1, 0.2, 0.3, 0.4], requires_grad=True)
+        x = leaf * 1
+        x.masked_scatter_(m.tensor([True, False, True, False]), eval(part, {"x": x}))
+        return x.detach(), m.autograd.grad((x * m.arange(1.0, 5.0)).sum(), leaf)
+
+    with lucid.device(device):
+        assert outcome(program, lucid) == outcome(program, torch)
+
+
+PARTS: dict[str, Callable[[Any], Any]] = {
+    "of several views": lambda x: x.unbind()[0][0],
+    "select": lambda x: x[0, 1],
+    "view": lambda x: x.view(-1)[5],
+}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", PARTS)
+def test_numbers_of_what_is_written(name: str, device: str) -> None:
+    def program(read: Callable[[Any], Any]) -> Any:
+        leaf = lucid.tensor([[0.1, 0.2, 0.3], [0.4, 0.5, 0.6]], requires_grad=True)
+        x = leaf * 1
+        part = read(PARTS[name](x))
+        x.index_put_((lucid.tensor([0]),), part)
+        return x.detach(), lucid.autograd.grad((x * lucid.arange(6.0).view(2, 3)).sum(), leaf)
+
+    # PyTorch refuses numbers that show what is written; here they are read first.
+    with lucid.device(device):
+        assert outcome(lambda _: program(lambda t: t), lucid) == outcome(lambda _: program(lambda t: t * 1), lucid)
+
+
 # ---- names of steps --------------------------------------------------------------------------------------------------
 
 
