@@ -520,7 +520,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         (
             ("x = torch.arange(4.0)\nx.masked_scatter_(torch.tensor([False, True, True, True]), x)"),
             "tensor([0., 0., 0., 0.])",
-            "raises RuntimeError",
+            "tensor([0., 0., 1., 2.])",
         ),
     ),
     *because(
