@@ -57,7 +57,7 @@ SAID: tuple[tuple[str, tuple[tuple[str, str], ...], str], ...] = (
         "PyTorch writes some values before it says that there are too few",
     ),
     (
-        "^refused here: .*modified by an inplace operation",
+        "^refused here: .*(modified by an inplace operation|function of several views made)",
         (("", r"index_put_"),),
         "PyTorch refuses values that show the memory that is written, which are copied first here",
     ),
