@@ -27,7 +27,7 @@ EXPERIMENTAL = "experimental in PyTorch"
 FUNCTIONS_OF_OPTIMIZERS = (
     "the step of an optimizer as a function, with its state as lists of tensors; the classes are there"
 )
-FILES = "how files are laid out, checked and mapped is not to be set"
+FILES = "how files are arranged, checked and mapped is not to be set"
 
 #: Modules that are not there.
 MODULES: dict[str, str] = {
