@@ -5,7 +5,9 @@
 
 use super::blas::{gemm, Gemm, Matrix, Product};
 use super::elementwise::{apply1, apply2};
-use super::simd::{for_strips, join, run, threads, Exponential, Extreme, Map1, Math, Real, Strip, Sum, Task, Wide};
+use super::simd::{
+    for_strips, join, kernel, run, threads, Exponential, Extreme, Map1, Math, Real, Strip, Sum, Task, Wide,
+};
 use super::{attention, copy, element_fn, embedding, softmax_backward, CpuArray};
 use crate::dtype::Element;
 use crate::fallible::scratch;
@@ -59,6 +61,8 @@ pub trait Compute: Element + num_traits::Float + Wide<W = Self> + Real + Gemm + 
     fn of(x: f64) -> Self;
     /// e to the power of it, as [`Math::Exp`] gives it.
     fn power<const F: bool>(self) -> Self;
+    /// Its natural logarithm, as [`Math::Log`] gives it.
+    fn logarithm<const F: bool>(self) -> Self;
 }
 impl Compute for f32 {
     #[inline(always)]
@@ -69,6 +73,10 @@ impl Compute for f32 {
     fn power<const F: bool>(self) -> f32 {
         Exponential.map::<F>(self)
     }
+    #[inline(always)]
+    fn logarithm<const F: bool>(self) -> f32 {
+        kernel::Log.map::<F>(self)
+    }
 }
 impl Compute for f64 {
     #[inline(always)]
@@ -78,6 +86,10 @@ impl Compute for f64 {
     #[inline(always)]
     fn power<const F: bool>(self) -> f64 {
         Exponential.map::<F>(self)
+    }
+    #[inline(always)]
+    fn logarithm<const F: bool>(self) -> f64 {
+        kernel::Log.map::<F>(self)
     }
 }
 

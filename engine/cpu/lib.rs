@@ -19,6 +19,7 @@ mod complex;
 mod conv;
 pub mod copy;
 mod create;
+mod ctc;
 mod decomposition;
 mod element_fn;
 mod elementwise;

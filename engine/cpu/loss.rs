@@ -7,7 +7,7 @@ use super::elementwise::{Call2, Loops2, F as Pairs};
 use super::fused::{with_float, Compute, Float};
 use super::simd::{kernel, map2, run, threads, Arg, Map1, Map2, Task};
 use super::strided::each3;
-use super::{index, CpuArray};
+use super::{ctc, index, CpuArray};
 use crate::fallible::scratch_from;
 use crate::{Error, Result};
 use lucid_ir::ops::loss::{LossOp, Reduction};
@@ -15,6 +15,9 @@ use lucid_ir::Meta;
 
 /// The kernels of the `loss` family.
 pub fn loss(op: &LossOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
+    if let LossOp::Ctc { .. } | LossOp::CtcGradient { .. } = op {
+        return ctc::ctc(op, inputs, out);
+    }
     let &[x, target] = inputs else {
         if let (LossOp::BceLogitsGradient, &[g, x, target]) = (op, inputs) {
             return with_float!("bce_logits_gradient", out.dtype, T => logits_back::<T>(g, x, target, out));
@@ -38,7 +41,7 @@ pub fn loss(op: &LossOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
             batch.check(op)?;
             with_float!("nll_loss", out.dtype, T => batch.forward::<T>(x, reduction, out))
         }
-        LossOp::BceLogits | LossOp::BceLogitsGradient => {
+        LossOp::BceLogits | LossOp::BceLogitsGradient | LossOp::Ctc { .. } | LossOp::CtcGradient { .. } => {
             Err(Error::runtime(op.name(), format!("does not take {} arrays", inputs.len())))
         }
         LossOp::NllGradient { classes, ignore, reduction } => {

@@ -5,7 +5,7 @@
 
 use crate::ops::conv::ConvArgs;
 use crate::ops::index::ScatterMode;
-use crate::ops::loss;
+use crate::ops::loss::{self, Alignment};
 use crate::ops::nn::ElementFn;
 use crate::ops::pool::PoolArgs;
 use crate::ops::quantized::{Affine, Packing};
@@ -374,6 +374,7 @@ fields! {
     ConvArgs { stride, padding, dilation, groups }
     PoolArgs { kernel, stride, padding, dilation, output, count_include_pad, divisor }
     Affine { group, bits }
+    Alignment { inputs, labels, blank, zero_infinity }
     Reduction { axes, keepdim }
     Meta { shape, dtype }
 }

@@ -21,6 +21,7 @@ mod conv;
 mod convert;
 mod create;
 mod cross_entropy;
+mod ctc;
 mod custom_kernel;
 mod decode_kernels;
 mod decoder_layer;

@@ -8,6 +8,7 @@ use super::array::GpuArray;
 use super::bounds;
 use super::convert::{self, constant, ints};
 use super::cross_entropy::{LogSoftmax, OneClass};
+use super::ctc;
 use super::custom_kernel;
 use super::elementwise::cast_array;
 use super::host_kernel;
@@ -26,8 +27,10 @@ use lucid_ir::Meta;
 use mlx_ffi::{ops, Array, Dtype};
 
 pub(super) fn loss(op: &LossOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> {
-    if let LossOp::BceLogits | LossOp::BceLogitsGradient = op {
-        return logits(op, inputs, out);
+    match op {
+        LossOp::BceLogits | LossOp::BceLogitsGradient => return logits(op, inputs, out),
+        LossOp::Ctc { .. } | LossOp::CtcGradient { .. } => return ctc::ctc(op, inputs, out),
+        LossOp::Nll { .. } | LossOp::NllGradient { .. } => {}
     }
     let &[x, target] = inputs else {
         return Err(Error::runtime(op.name(), format!("does not take {} arrays", inputs.len())).into());
@@ -46,7 +49,7 @@ pub(super) fn loss(op: &LossOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArr
                 None => targets.forward(&*v.logical()?, out)?,
             }
         }
-        LossOp::BceLogits | LossOp::BceLogitsGradient => {
+        LossOp::BceLogits | LossOp::BceLogitsGradient | LossOp::Ctc { .. } | LossOp::CtcGradient { .. } => {
             return Err(Error::runtime(name, format!("does not take {} arrays", inputs.len())).into());
         }
         LossOp::NllGradient { classes, ignore, reduction } => {

@@ -3,8 +3,9 @@
 use super::module::located;
 use super::options::reduced;
 use super::{Module, Place, Reduction};
+use crate::fallible::collected;
 use crate::ops::compare::select::r#where;
-use crate::ops::{index, loss as op, Integer, KlReduction, PadMode};
+use crate::ops::{loss as op, Integer, KlReduction};
 use crate::{DType, Error, Result, Tensor};
 
 /// A struct per loss, with PyTorch's defaults, a setter per field, and `forward`.
@@ -332,69 +333,17 @@ impl CtcLoss {
         self
     }
 
-    /// Logarithms of probabilities (T, N, C), targets (N, S), and the lengths of both (N).
+    /// Logarithms of probabilities (T, N, C), targets (N, S) or all labels in a row, and the lengths of both (N).
     ///
     /// # Errors
     /// For shapes, lengths and classes that do not fit.
     pub fn forward(&self, log_probs: &Tensor, targets: &Tensor, inputs: &[usize], lengths: &[usize]) -> Result<Tensor> {
         located(self, || {
-            let bad = |why: &str| Err(Error::shape("ctc_loss", why, &[log_probs.shape(), targets.shape()]));
-            let (&[steps, count, classes], &[rows, width]) = (log_probs.shape(), targets.shape()) else {
-                return bad("expected log_probs (T, N, C) and targets (N, S)");
-            };
-            if rows != count || inputs.len() != count || lengths.len() != count {
-                return bad("targets, input lengths and target lengths must be of N");
-            }
-            if inputs.iter().any(|&n| n > steps || n == 0) || lengths.iter().any(|&n| n > width) {
-                return bad("input lengths are from 1 to T, target lengths at most S");
-            }
-            if self.blank < 0 || self.blank >= classes as i64 {
-                return bad("blank must be in the range of the classes");
-            }
-            let labels = targets.cast(DType::I64)?.to_vec::<i64>()?;
-            if labels.iter().any(|&l| l < 0 || l >= classes as i64) {
-                return bad("targets must be in the range of the classes");
-            }
-            let mut losses = Vec::new();
-            for i in 0..count {
-                let own = &labels[i * width..i * width + lengths[i]];
-                let rows = log_probs.select(1, i as i64)?.narrow(0, 0, inputs[i] as i64)?;
-                losses.push(self.one(&rows, own)?);
-            }
-            let loss = index::stack(&losses, 0)?;
-            let loss = if self.zero_infinity { loss.masked_fill(&loss.isinf()?, 0.0)? } else { loss };
-            if self.reduction != Reduction::Mean {
-                return reduced(loss, self.reduction);
-            }
-            let sizes: Vec<f32> = lengths.iter().map(|&n| n.max(1) as f32).collect();
-            let sizes = Tensor::of_elements(&sizes, &[count], loss.device())?.cast(loss.dtype())?;
-            (loss / &sizes)?.mean(None, false, None)
+            // What is longer than any tensor is so, too, when it is cut off.
+            let signed = |n: &[usize]| collected(n.iter().map(|&n| isize::try_from(n).unwrap_or(isize::MAX)));
+            let (inputs, lengths) = (signed(inputs)?, signed(lengths)?);
+            let how = (self.blank, self.reduction, self.zero_infinity);
+            op::ctc_loss(log_probs, targets, &inputs, &lengths, how.0, how.1, how.2)
         })
-    }
-
-    /// The forward recursion over one sample (T, C): all places of the target, with blanks between, at once.
-    fn one(&self, rows: &Tensor, labels: &[i64]) -> Result<Tensor> {
-        let mut path = vec![self.blank];
-        labels.iter().for_each(|&label| path.extend([label, self.blank]));
-        let n = path.len();
-        // A label may follow the one two before it where they differ.
-        let skips: Vec<bool> = (0..n).map(|i| i >= 2 && path[i] != self.blank && path[i] != path[i - 2]).collect();
-        let on = rows.device();
-        let skips = Tensor::of_elements(&skips, &[n], on)?.logical_not()?;
-        let emitted = rows.index_select(1, &Tensor::of_elements(&path, &[n], on)?)?;
-        // Far below every logarithm, and finite, so that gradients are numbers.
-        let never = -1e30;
-        let first: Vec<bool> = (0..n).map(|i| i > 1).collect();
-        let mut alpha = emitted.select(0, 0)?.masked_fill(&Tensor::of_elements(&first, &[n], on)?, never)?;
-        for t in 1..rows.shape()[0] {
-            let shifted = |by: isize| alpha.pad(&[by, -by], PadMode::Constant, Some(never.into()));
-            let (stay, one) = (alpha.clone(), shifted(1)?);
-            let two = if n > 1 { shifted(2)?.masked_fill(&skips, never)? } else { one.clone() };
-            let all = index::stack(&[stay, one, two], 0)?;
-            alpha = (all.logsumexp(&[0], false)? + &emitted.select(0, t as i64)?)?;
-        }
-        let ends = alpha.narrow(0, n.saturating_sub(2) as i64, n.min(2) as i64)?;
-        let loss = (-ends.logsumexp(&[0], false)?)?;
-        loss.masked_fill(&loss.gt(1e29)?, f64::INFINITY)
     }
 }

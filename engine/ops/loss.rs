@@ -4,6 +4,7 @@
 //! ops.
 
 use super::compare::select::r#where;
+use super::ctc::{ctc_back, ctc_body, ctc_gradient_body, ctc_once, ctc_total};
 use super::macros::define_ops;
 use super::nn::{element, ElementFn};
 use crate::autograd;

@@ -23,6 +23,7 @@ mod continuous;
 pub mod contract;
 pub mod conv;
 pub mod create;
+mod ctc;
 mod discrete;
 pub mod distance;
 pub mod einsum;

@@ -25,6 +25,7 @@ BY_HAND = {
     "linalg_eigvals": "in any order",
     "svd_lowrank": "random",
     "pca_lowrank": "random",
+    "ctc_loss": "of logarithms of probabilities, with the derivative of no function",
 }
 #: Of matrices of equal rows, as expanded ones are, these give what is not defined: bases of a null space, gradients at
 #: equal singular values, what is left of a matrix that could not be factored, what rounding leaves of a singular one.

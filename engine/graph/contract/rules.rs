@@ -194,6 +194,24 @@ pub(super) fn fits(prim: &Prim, x: &[&Info], out: &Info) -> Option<bool> {
         Prim::Loss(LossOp::BceLogitsGradient) => {
             x.len() == 3 && (0..3).all(same) && alike(x, out) && out.dtype.is_float()
         }
+        Prim::Loss(LossOp::Ctc { alignment }) => {
+            let [logs, targets] = x else { return None };
+            let (lead, last) = lead(&logs.shape, 3)?;
+            let dtypes = logs.dtype == out.dtype && out.dtype.is_float() && targets.dtype == DType::I64;
+            dtypes
+                && alignment.sizes(&logs.shape, &targets.shape).is_some()
+                && out.shape.split_last() == Some((&last[1], lead))
+        }
+        Prim::Loss(LossOp::CtcGradient { alignment }) => {
+            let [g, logs, targets] = x else { return None };
+            let (lead, last) = lead(&logs.shape, 3)?;
+            let dtypes = logs.dtype == out.dtype && out.dtype.is_float() && targets.dtype == DType::I64;
+            dtypes
+                && g.dtype == out.dtype
+                && logs.shape == out.shape
+                && alignment.sizes(&logs.shape, &targets.shape).is_some()
+                && g.shape.split_last() == Some((&last[1], lead))
+        }
         Prim::Loss(op) => {
             let [a, target] = x else { return None };
             let shape = |reduction: &LossReduction| match reduction {

@@ -2,6 +2,7 @@
 
 use super::macros::define_primitives;
 use lucid_core::{Error, Result};
+use std::sync::Arc;
 
 /// How the losses of a batch are put together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,6 +14,37 @@ pub enum Reduction {
     /// Added up and divided by how many count.
     #[default]
     Mean,
+}
+
+/// Which sequences [`LossOp::Ctc`] aligns: how long the inputs and the labels of each are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Alignment {
+    /// Steps of each input.
+    pub inputs: Arc<[usize]>,
+    /// Labels of each.
+    pub labels: Arc<[usize]>,
+    /// The class between labels.
+    pub blank: usize,
+    /// Have those that cannot be aligned no gradient?
+    pub zero_infinity: bool,
+}
+
+impl Alignment {
+    /// The steps, sequences and classes of `log_probs`, and the room for labels, where the shapes are those of these sequences.
+    /// Whatever is in front of the last three dimensions, and of the last two of `targets`, is a batch of such.
+    pub fn sizes(&self, log_probs: &[usize], targets: &[usize]) -> Option<[usize; 4]> {
+        let (&[ref lead @ .., steps, count, classes], &[ref also @ .., rows, room]) = (log_probs, targets) else {
+            return None;
+        };
+        let fits = lead == also
+            && rows == count
+            && self.inputs.len() == count
+            && self.labels.len() == count
+            && self.inputs.iter().all(|&n| n <= steps)
+            && self.labels.iter().all(|&n| n <= room)
+            && self.blank < classes;
+        fits.then_some([steps, count, classes, room])
+    }
 }
 
 /// The rows of the family, for `$cb`.
@@ -171,6 +203,42 @@ macro_rules! loss_ops {
             run: bce_logits_gradient_body, torch: "-",
             samples: ["N(3, 4), N(3, 4), P(3, 4, lo=0.1, hi=0.9)"],
             example: ["assert_close(bce_logits_gradient(&tensor([2.0])?, &tensor([0.0])?, &tensor([1.0])?)?, [-1.0]);"],
+        }
+        /// The negative log-likelihood of label sequences under `log_probs` (T, N, C), summed over all alignments
+        /// (Graves et al., 2006). `targets` are (N, S), padded, or all labels in a row, without `blank`; the mean
+        /// divides each loss by its target's length first. `zero_infinity` takes losses of sequences that cannot be
+        /// aligned for 0.
+        function ctc_loss(
+            log_probs: Tensor, targets: Tensor, input_lengths: Dims, target_lengths: Dims; blank: Int = 0,
+            reduction: Text = "mean", zero_infinity: Bool = false
+        ) -> Tensor {
+            flags: [steps], amp: Full, dtypes: FLOAT, result: Same,
+            primitive: Ctc { alignment: $crate::ops::loss::Alignment }, saves: Inputs,
+            gradient: |c, g| [ctc_back(g, &c.x(0)?, &c.x(1)?, alignment)],
+            run: ctc_body, torch: "nn.functional.ctc_loss",
+            samples: [],
+            example: [
+                "let log_probs = lucid::zeros(&[4, 1, 3], lucid::DType::F32, lucid::Device::Cpu)?.log_softmax(2, None)?;",
+                "let loss = ctc_loss(&log_probs, &tensor([[1, 2]])?, &[4], &[2], 0, Reduction::Mean, false)?;",
+                "assert_close(loss, 0.8432);",
+            ],
+        }
+        /// The gradient through [`ctc_loss`] before it is reduced, from `grad` (N) to `log_probs`: the probabilities
+        /// less those of each label among all alignments. `targets` are (N, S).
+        function ctc_loss_gradient(
+            grad: Tensor, log_probs: Tensor, targets: Tensor, input_lengths: Dims, target_lengths: Dims, blank: Int,
+            zero_infinity: Bool
+        ) -> Tensor {
+            flags: [internal], amp: Own, dtypes: FLOAT, result: Same,
+            primitive: CtcGradient { alignment: $crate::ops::loss::Alignment }, saves: Inputs,
+            gradient: |c, v| [ctc_total(v, &c.x(0)?, &c.x(1)?, &c.x(2)?, alignment), ctc_once()],
+            run: ctc_gradient_body, torch: "-",
+            samples: [],
+            example: [
+                "let log_probs = tensor([[[-0.5, -1.0]], [[-0.25, -2.0]]])?;",
+                "let made = ctc_loss_gradient(&tensor([1.0])?, &log_probs, &tensor([[1]])?, &[2], &[1], 0, false)?;",
+                "assert_eq!(made.shape(), log_probs.shape());",
+            ],
         }
         /// `target (log target - input)` for log-probabilities `input`; `log_target` says that the target is one too.
         function kl_div(input: Tensor, target: Tensor; reduction: Text = "mean", log_target: Bool = false) -> Tensor {

@@ -417,6 +417,57 @@ def test_ctc_that_cannot_be_aligned(device: str) -> None:
     assert loss.item() == 0 and not numbers(x.grad).any()
 
 
+@pytest.mark.parametrize("zero_infinity", [False, True])
+def test_ctc_by_primitives(zero_infinity: bool) -> None:
+    """MLX's primitives, which stand for the CPU's kernel where there is a GPU, give what it gives."""
+    (x,), (y,) = inputs([normal(6, 5, 4)], "gpu")
+    steps, lengths = [6, 3, 0, 0, 2], [2, 3, 0, 1, 2]
+    # What is behind a row's labels is not looked at.
+    targets = [[1, 2, -7], [3, 3, 1], [9, 9, 9], [2, -1, 99], [3, 3, 0]]
+    wanted_targets = torch.tensor([[1, 2, 1], [3, 3, 1], [1, 1, 1], [2, 1, 1], [3, 3, 1]])
+    wanted = torch.nn.functional.ctc_loss(
+        y.log_softmax(2), wanted_targets, steps, lengths, reduction="none", zero_infinity=zero_infinity
+    )
+    weighted_sum(wanted, torch).backward()
+    try:
+        lucid._C.set_hosting(False)
+        got = F.ctc_loss(
+            x.log_softmax(2), lucid.tensor(targets, device="gpu"), steps, lengths, 0, "none", zero_infinity
+        )
+        weighted_sum(got, lucid).backward()
+        close(got, wanted)
+        close(x.grad, y.grad, "backward")
+    finally:
+        lucid._C.set_hosting(True)
+
+
+def test_ctc_in_transforms_and_graphs(device: str) -> None:
+    x, steps, lengths = lucid.randn(3, 5, 2, 4, device=device), [5, 4], [2, 1]
+    targets = lucid.tensor([[1, 2], [3, 1]], device=device)
+
+    def loss(x: lucid.Tensor) -> lucid.Tensor:
+        return F.ctc_loss(x.log_softmax(-1), targets, steps, lengths)
+
+    one_by_one = lucid.stack([loss(sample) for sample in x])
+    close(lucid.func.vmap(loss)(x), one_by_one)
+    grads = lucid.func.vmap(lucid.func.grad(loss))(x)
+    close(grads[1], lucid.func.grad(loss)(x[1]), "backward")
+    tangent = lucid.func.jvp(loss, (x[0],), (lucid.ones_like(x[0]),))[1]
+    assert abs(tangent.item() - grads[0].sum().item()) < 1e-5
+    compiled = lucid.compile(loss, fullgraph=True)
+    for sample in x:
+        close(compiled(sample), loss(sample))
+    leaf = x[0].clone().requires_grad_()
+    (first,) = lucid.autograd.grad(loss(leaf), leaf, create_graph=True)
+    with pytest.raises(NotImplementedError, match="derivative for '_ctc_loss_backward'"):
+        first.square().sum().backward()
+    for wrong in ([[1, 4], [3, 1]], [[1, 2], [-1, 1]]):
+        with pytest.raises(IndexError, match="out of bounds"):
+            F.ctc_loss(x[0], lucid.tensor(wrong, device=device), steps, lengths)
+    with pytest.raises(RuntimeError, match="class indices"):
+        F.ctc_loss(x[0], targets.float(), steps, lengths)
+
+
 @pytest.mark.parametrize("n", [2, 3])
 def test_fractional_pools_and_unpools(n: int, device: str) -> None:
     x = normal(2, 3, *[7, 8, 6][:n])
