@@ -1,18 +1,20 @@
 //! Fused element-wise kernels: an interpreter that runs the ops' own loops over blocks that stay in the first cache level.
 //!
 //! Depends on `elementwise`, `compare`, `strided` and `simd`. Inputs are read where they are, block by block; what only the
-//! kernel itself needs is in registers, blocks of scratch memory that results share by turns. Invariant: each instruction
-//! runs the loop that the op runs by itself, so that results are the same bits.
+//! kernel itself needs is in registers, blocks of scratch memory that results share by turns. 16-bit floats are widened when they
+//! are read, and each result is rounded. Invariant: each instruction runs the loop that the op runs by itself, so that results
+//! are the same bits.
 
 use super::compare::{choose, of_floats, of_truths};
 use super::element_fn;
 use super::elementwise::{Slices1, Slices2};
 use super::fallible::scratch;
-use super::simd::{call1, threads, Arg, Math, Real};
+use super::simd::{call1, threads, Arg, Math, Real, Wide};
 use super::strided::{Cursor, Source};
 use super::{Buffer, CpuArray, ReadGuard};
 use crate::shape::{Layout, Shape};
 use crate::{DType, Result};
+use half::{bf16, f16};
 use lucid_ir::fused::{ElementOp, FusedKernel, Operand, Place};
 use lucid_ir::ops::nn::ElementFn;
 use lucid_ir::ops::unary::UnaryOp;
@@ -39,6 +41,8 @@ enum Kernel {
     Not,
     Where,
     FromTruth,
+    /// What is rounded is all that changes.
+    Round,
 }
 
 /// A loop that compares.
@@ -47,7 +51,8 @@ type Comparison<T> = fn(Arg<T>, Arg<T>, &mut [bool]);
 impl Kernel {
     fn of(op: &ElementOp, inputs: &[DType], out: DType) -> Option<Kernel> {
         use DType::{Bool, F32};
-        match (op, inputs, out) {
+        let (inputs, out) = op.in_float32(inputs, out)?;
+        match (op, &inputs[..], out) {
             (ElementOp::Unary(UnaryOp::LogicalNot), [Bool], Bool) => Some(Kernel::Not),
             (ElementOp::Unary(op), [F32], F32) => Slices1::of(op).map(Kernel::Float1),
             (ElementOp::Binary(op), [F32, F32], F32) => Slices2::of(op).map(Kernel::Float2),
@@ -55,6 +60,7 @@ impl Kernel {
             (ElementOp::Compare(op), [Bool, Bool], Bool) => of_truths(op).map(Kernel::CompareTruths),
             (ElementOp::Where, [Bool, F32, F32], F32) => Some(Kernel::Where),
             (ElementOp::Cast, [Bool], F32) => Some(Kernel::FromTruth),
+            (ElementOp::Cast, [F32], F32) => Some(Kernel::Round),
             (ElementOp::Gelu { tanh }, [F32], F32) => {
                 let op = if *tanh { Math::GeluTanh } else { Math::Gelu };
                 Some(Kernel::Float1(Slices1::Math(op)))
@@ -87,14 +93,20 @@ pub fn fuses(op: &ElementOp, inputs: &[DType], out: DType) -> bool {
 /// An input's elements.
 enum Guard<'a> {
     Floats(ReadGuard<'a, f32>),
+    Halves(ReadGuard<'a, f16>),
+    Brains(ReadGuard<'a, bf16>),
     Truths(ReadGuard<'a, bool>),
 }
 enum Input<'a> {
     Floats(Source<'a, f32>),
+    Halves(Source<'a, f16>),
+    Brains(Source<'a, bf16>),
     Truths(Source<'a, bool>),
 }
 enum Reader<'a, 's> {
     Floats(Cursor<'a, 's, f32>),
+    Halves(Cursor<'a, 's, f16>),
+    Brains(Cursor<'a, 's, bf16>),
     Truths(Cursor<'a, 's, bool>),
 }
 /// A block of an input.
@@ -107,6 +119,8 @@ enum Taken<'a> {
 /// An output's elements, all or a part of them.
 enum Output<'a> {
     Floats(&'a mut [f32]),
+    Halves(&'a mut [f16]),
+    Brains(&'a mut [bf16]),
     Truths(&'a mut [bool]),
 }
 
@@ -114,20 +128,24 @@ impl<'a> Output<'a> {
     fn len(&self) -> usize {
         match self {
             Output::Floats(x) => x.len(),
+            Output::Halves(x) => x.len(),
+            Output::Brains(x) => x.len(),
             Output::Truths(x) => x.len(),
         }
     }
 
     fn split(self, at: usize) -> (Output<'a>, Output<'a>) {
+        macro_rules! halves {
+            ($Kind:ident $x:ident) => {{
+                let (head, rest) = $x.split_at_mut(at);
+                (Output::$Kind(head), Output::$Kind(rest))
+            }};
+        }
         match self {
-            Output::Floats(x) => {
-                let (head, rest) = x.split_at_mut(at);
-                (Output::Floats(head), Output::Floats(rest))
-            }
-            Output::Truths(x) => {
-                let (head, rest) = x.split_at_mut(at);
-                (Output::Truths(head), Output::Truths(rest))
-            }
+            Output::Floats(x) => halves!(Floats x),
+            Output::Halves(x) => halves!(Halves x),
+            Output::Brains(x) => halves!(Brains x),
+            Output::Truths(x) => halves!(Truths x),
         }
     }
 
@@ -141,6 +159,11 @@ impl<'a> Output<'a> {
 struct Registers {
     floats: Vec<Vec<f32>>,
     truths: Vec<Vec<bool>>,
+    /// Of each input of 16-bit floats, what was widened of it.
+    widened: Vec<Vec<f32>>,
+    /// What a result is rounded to on the way, where it is no output.
+    halves: Vec<f16>,
+    brains: Vec<bf16>,
 }
 
 thread_local! {
@@ -166,6 +189,12 @@ impl Registers {
                     }
                 }
             }
+        }
+        while registers.widened.len() < kernel.inputs.len() {
+            registers.widened.push(scratch(0.0, BLOCK));
+        }
+        if registers.halves.is_empty() {
+            (registers.halves, registers.brains) = (scratch(f16::ZERO, BLOCK), scratch(bf16::ZERO, BLOCK));
         }
         registers
     }
@@ -204,6 +233,8 @@ pub fn fused(kernel: &FusedKernel, inputs: &[&CpuArray]) -> Result<Option<Vec<Cp
         match x.dtype {
             DType::Bool => guards.push(Guard::Truths(x.read::<bool>())),
             DType::F32 => guards.push(Guard::Floats(x.read::<f32>())),
+            DType::F16 => guards.push(Guard::Halves(x.read::<f16>())),
+            DType::BF16 => guards.push(Guard::Brains(x.read::<bf16>())),
             _ => return Ok(None),
         }
     }
@@ -219,6 +250,8 @@ pub fn fused(kernel: &FusedKernel, inputs: &[&CpuArray]) -> Result<Option<Vec<Cp
         .iter_mut()
         .map(|buffer| match buffer.dtype() {
             DType::Bool => Output::Truths(buffer.get_mut::<bool>()),
+            DType::F16 => Output::Halves(buffer.get_mut::<f16>()),
+            DType::BF16 => Output::Brains(buffer.get_mut::<bf16>()),
             _ => Output::Floats(buffer.get_mut::<f32>()),
         })
         .collect();
@@ -237,6 +270,8 @@ pub fn fused(kernel: &FusedKernel, inputs: &[&CpuArray]) -> Result<Option<Vec<Cp
 fn input_of<'a>(x: &CpuArray, guard: &'a Guard, shape: &[usize]) -> Input<'a> {
     match guard {
         Guard::Floats(guard) => Input::Floats(x.source(guard, shape)),
+        Guard::Halves(guard) => Input::Halves(x.source(guard, shape)),
+        Guard::Brains(guard) => Input::Brains(x.source(guard, shape)),
         Guard::Truths(guard) => Input::Truths(x.source(guard, shape)),
     }
 }
@@ -276,6 +311,8 @@ fn piece(kernel: &FusedKernel, loops: &[Kernel], inputs: &[Input], start: usize,
         .iter()
         .map(|input| match input {
             Input::Floats(x) => Reader::Floats(x.cursor(start)),
+            Input::Halves(x) => Reader::Halves(x.cursor(start)),
+            Input::Brains(x) => Reader::Brains(x.cursor(start)),
             Input::Truths(x) => Reader::Truths(x.cursor(start)),
         })
         .collect();
@@ -283,17 +320,22 @@ fn piece(kernel: &FusedKernel, loops: &[Kernel], inputs: &[Input], start: usize,
     let many = inputs.len() + outputs.len() + kernel.registers.iter().map(|r| usize::from(r.1)).sum::<usize>();
     let block = if many > MANY { SHORT } else { BLOCK };
     let mut registers = Registers::take(kernel);
+    let mut widened = std::mem::take(&mut registers.widened);
     let mut at = 0;
     while at < count {
         let n = block.min(count - at);
         let taken: SmallVec<[Taken; 8]> = readers
             .iter_mut()
-            .map(|reader| match reader {
+            .zip(&mut widened)
+            .map(|(reader, room)| match reader {
                 Reader::Floats(x) => Taken::Floats(x.take(n)),
+                Reader::Halves(x) => Taken::Floats(widen(x.take(n), room)),
+                Reader::Brains(x) => Taken::Floats(widen(x.take(n), room)),
                 Reader::Truths(x) => Taken::Truths(x.take(n)),
             })
             .collect();
-        for (instruction, (kernel_loop, &place)) in kernel.instructions.iter().zip(loops.iter().zip(&kernel.places)) {
+        let steps = kernel.instructions.iter().zip(loops.iter().zip(&kernel.places));
+        for (k, (instruction, (kernel_loop, &place))) in steps.enumerate() {
             let span = at..at + n;
             match (place, instruction.dtype) {
                 (Place::Register(r), DType::Bool) => {
@@ -302,10 +344,18 @@ fn piece(kernel: &FusedKernel, loops: &[Kernel], inputs: &[Input], start: usize,
                     block.truths(*kernel_loop, &instruction.args, &mut out[..n]);
                     registers.truths[usize::from(r)] = out;
                 }
-                (Place::Register(r), _) => {
+                (Place::Register(r), dtype) => {
                     let mut out = std::mem::take(&mut registers.floats[usize::from(r)]);
                     let block = Block { kernel, taken: &taken, registers: &registers, outputs: &outputs, at, n };
                     block.floats(*kernel_loop, &instruction.args, &mut out[..n]);
+                    let output = kernel.outputs.iter().position(|&o| usize::from(o) == k);
+                    match (dtype, output.map(|o| &mut outputs[o])) {
+                        (DType::F16, Some(Output::Halves(to))) => round(&mut out[..n], &mut to[span]),
+                        (DType::F16, _) => round(&mut out[..n], &mut registers.halves[..n]),
+                        (DType::BF16, Some(Output::Brains(to))) => round(&mut out[..n], &mut to[span]),
+                        (DType::BF16, _) => round(&mut out[..n], &mut registers.brains[..n]),
+                        _ => {}
+                    }
                     registers.floats[usize::from(r)] = out;
                 }
                 (Place::Output(o), _) => {
@@ -315,6 +365,8 @@ fn piece(kernel: &FusedKernel, loops: &[Kernel], inputs: &[Input], start: usize,
                     match &mut out {
                         Output::Floats(out) => block.floats(*kernel_loop, &instruction.args, &mut out[span]),
                         Output::Truths(out) => block.truths(*kernel_loop, &instruction.args, &mut out[span]),
+                        // Those are in registers first.
+                        Output::Halves(_) | Output::Brains(_) => {}
                     }
                     outputs[o] = out;
                 }
@@ -322,7 +374,26 @@ fn piece(kernel: &FusedKernel, loops: &[Kernel], inputs: &[Input], start: usize,
         }
         at += n;
     }
+    registers.widened = widened;
     registers.give_back();
+}
+
+/// 16-bit floats as float32.
+fn widen<'a, T: Wide<W = f32>>(x: Arg<'_, T>, room: &'a mut [f32]) -> Arg<'a, f32> {
+    match x {
+        Arg::Slice(x) => {
+            let room = &mut room[..x.len()];
+            T::widen_all(x, room);
+            Arg::Slice(room)
+        }
+        x => Arg::Value(x.at(0).widen()),
+    }
+}
+
+/// Rounds numbers to 16 bits, and keeps them in `to` as such.
+fn round<T: Wide<W = f32>>(x: &mut [f32], to: &mut [T]) {
+    T::narrow_all(x, to);
+    T::widen_all(to, x);
 }
 
 /// What an instruction can read of a block.
@@ -348,7 +419,7 @@ impl<'b> Block<'b, '_> {
                 Place::Register(r) => Arg::Slice(&self.registers.floats[usize::from(r)][..self.n]),
                 Place::Output(o) => match &self.outputs[usize::from(o)] {
                     Output::Floats(x) => Arg::Slice(&x[self.at..self.at + self.n]),
-                    Output::Truths(_) => none,
+                    Output::Truths(_) | Output::Halves(_) | Output::Brains(_) => none,
                 },
             },
         }
@@ -365,7 +436,7 @@ impl<'b> Block<'b, '_> {
                 Place::Register(r) => Arg::Slice(&self.registers.truths[usize::from(r)][..self.n]),
                 Place::Output(o) => match &self.outputs[usize::from(o)] {
                     Output::Truths(x) => Arg::Slice(&x[self.at..self.at + self.n]),
-                    Output::Floats(_) => none,
+                    Output::Floats(_) | Output::Halves(_) | Output::Brains(_) => none,
                 },
             },
         }
@@ -393,6 +464,10 @@ impl<'b> Block<'b, '_> {
                 element_fn::gradients(f, numbers, self.float(g), self.float(x), out);
             }
             (Kernel::Where, &[c, a, b]) => choose(self.truth(c), self.float(a), self.float(b), out),
+            (Kernel::Round, &[x]) => match self.float(x) {
+                Arg::Slice(x) => out.copy_from_slice(x),
+                x => out.fill(x.at(0)),
+            },
             (Kernel::FromTruth, &[x]) => match self.truth(x) {
                 Arg::Slice(x) => call1(f32::from, x, out),
                 x => out.fill(f32::from(x.at(0))),
@@ -405,6 +480,7 @@ impl<'b> Block<'b, '_> {
                 | Kernel::CurveGradient(..)
                 | Kernel::Where
                 | Kernel::FromTruth
+                | Kernel::Round
                 | Kernel::CompareFloats(_)
                 | Kernel::CompareTruths(_)
                 | Kernel::Not,
@@ -429,6 +505,7 @@ impl<'b> Block<'b, '_> {
                 | Kernel::CurveGradient(..)
                 | Kernel::Where
                 | Kernel::FromTruth
+                | Kernel::Round
                 | Kernel::CompareFloats(_)
                 | Kernel::CompareTruths(_)
                 | Kernel::Not,

@@ -81,6 +81,23 @@ impl ElementOp {
     }
 }
 
+impl ElementOp {
+    /// The dtypes that kernels compute it in: float32 for 16-bit floats, to which its result is rounded. None where floats of
+    /// several dtypes meet; only a cast has such.
+    pub fn in_float32(&self, inputs: &[DType], out: DType) -> Option<(SmallVec<[DType; 3]>, DType)> {
+        let wide = |dtype: DType| if is_narrow(dtype) { DType::F32 } else { dtype };
+        let mut floats = inputs.iter().chain([&out]).filter(|dtype| dtype.is_float());
+        let first = floats.next();
+        let alike = floats.all(|dtype| Some(dtype) == first);
+        (alike || *self == ElementOp::Cast).then(|| (inputs.iter().map(|&dtype| wide(dtype)).collect(), wide(out)))
+    }
+}
+
+/// Is it a float of 16 bits?
+pub fn is_narrow(dtype: DType) -> bool {
+    matches!(dtype, DType::F16 | DType::BF16)
+}
+
 /// What an instruction reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operand {
@@ -104,7 +121,8 @@ pub struct Instruction {
 /// Where an instruction's result is kept while a block is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// In a register of its dtype, which other results take over once it was read last.
+    /// In a register, of float32 or of truths, which other results take over once it was read last. An output of 16-bit floats
+    /// is in one, too.
     Register(u16),
     /// In the output of that number.
     Output(u16),
@@ -125,7 +143,7 @@ pub struct FusedKernel {
     pub outputs: Vec<u16>,
     /// Per instruction, where its result is kept.
     pub places: Vec<Place>,
-    /// How many registers of each dtype there are.
+    /// How many registers of each dtype there are: of float32, and of truths.
     pub registers: Vec<(DType, u16)>,
 }
 
@@ -151,6 +169,15 @@ impl FusedKernel {
     }
 }
 
+/// What a register of its result holds.
+fn register_dtype(instruction: &Instruction) -> DType {
+    if instruction.dtype == DType::Bool {
+        DType::Bool
+    } else {
+        DType::F32
+    }
+}
+
 /// A register for each result that is no output. A register is free again after the instruction that reads it last, not for
 /// that one itself, so that no kernel writes where it reads.
 fn allocate(instructions: &[Instruction], outputs: &[u16]) -> (Vec<Place>, Vec<(DType, u16)>) {
@@ -166,10 +193,11 @@ fn allocate(instructions: &[Instruction], outputs: &[u16]) -> (Vec<Place>, Vec<(
     let mut free: Vec<(DType, u16)> = Vec::new();
     let mut places: Vec<Place> = Vec::new();
     for (at, instruction) in instructions.iter().enumerate() {
-        if let Some(output) = outputs.iter().position(|&o| usize::from(o) == at) {
+        let output = outputs.iter().position(|&o| usize::from(o) == at);
+        if let (Some(output), false) = (output, is_narrow(instruction.dtype)) {
             places.push(Place::Output(output as u16));
         } else {
-            let dtype = instruction.dtype;
+            let dtype = register_dtype(instruction);
             let known = free.iter().position(|(d, _)| *d == dtype).map(|i| free.swap_remove(i).1);
             let register = known.unwrap_or_else(|| match registers.iter_mut().find(|(d, _)| *d == dtype) {
                 Some((_, count)) => {
@@ -188,7 +216,7 @@ fn allocate(instructions: &[Instruction], outputs: &[u16]) -> (Vec<Place>, Vec<(
             if last[made] == at
                 && let Place::Register(register) = places[made]
             {
-                free.push((instructions[made].dtype, register));
+                free.push((register_dtype(&instructions[made]), register));
             }
         }
     }

@@ -2,19 +2,20 @@
 //!
 //! Depends on `custom_kernel`, and on what the graph's fuser puts together. Texts hold no sizes, so that groups of one form
 //! share a kernel whatever their shapes. Optional, for speed: an op that has no text here runs by itself. Invariant: the
-//! primitives stay beside it, for other dtypes and devices and as its reference; each instruction is rounded to float32.
+//! primitives stay beside it, for other dtypes and devices and as its reference; each instruction is rounded to its dtype.
 
 use super::array::GpuArray;
-use super::convert::int;
+use super::convert::{self, int};
 use super::custom_kernel::{self, numbers, Text, GROUP};
 use super::element_fn;
 use super::kernel_error::Made;
 use super::kernel_name::KernelName;
+use super::kernel_text::type_name;
 use super::value::{physical, Perm, Value};
 use crate::shape::{numel, Layout, Shape};
 use crate::DType;
 use lucid_ir::backend::Array as _;
-use lucid_ir::fused::{ElementOp, FusedKernel, Instruction, Operand};
+use lucid_ir::fused::{is_narrow, ElementOp, FusedKernel, Instruction, Operand};
 use lucid_ir::ops::binary::BinaryOp;
 use lucid_ir::ops::compare::CompareOp;
 use lucid_ir::ops::unary::UnaryOp;
@@ -41,7 +42,8 @@ pub(super) fn fuses(op: &ElementOp, inputs: &[DType], out: DType) -> bool {
 /// What the instruction computes of its operands; `None` where that has no short form in both languages.
 pub(super) fn expression(op: &ElementOp, inputs: &[DType], out: DType, args: &[&str]) -> Option<String> {
     use DType::{Bool, F32};
-    let text = match (op, inputs, out, args) {
+    let (inputs, out) = op.in_float32(inputs, out)?;
+    let text = match (op, &inputs[..], out, args) {
         (ElementOp::Unary(UnaryOp::LogicalNot), [Bool], Bool, [a, ..]) => format!("!{a}"),
         (ElementOp::Unary(op), [F32], F32, [a, ..]) => unary(op, a)?,
         (ElementOp::Binary(op), [F32, F32], F32, [a, b, ..]) => binary(op, a, b)?,
@@ -49,6 +51,8 @@ pub(super) fn expression(op: &ElementOp, inputs: &[DType], out: DType, args: &[&
         (ElementOp::Compare(op), [Bool, Bool], Bool, [a, b, ..]) => format!("{a} {} {b}", of_truths(op)?),
         (ElementOp::Where, [Bool, F32, F32], F32, [c, a, b, ..]) => format!("{c} ? {a} : {b}"),
         (ElementOp::Cast, [Bool], F32, [a, ..]) => format!("{a} ? 1.0f : 0.0f"),
+        // What it is rounded to is all that changes.
+        (ElementOp::Cast, [F32], F32, [a, ..]) => format!("{a}"),
         (ElementOp::Gelu { tanh: true }, [F32], F32, [x, ..]) => {
             format!("0.5f * {x} * (1.0f + tanh(0.7978845608028654f * ({x} + 0.044715f * {x} * {x} * {x})))")
         }
@@ -141,6 +145,23 @@ fn of_truths(op: &CompareOp) -> Option<&'static str> {
     })
 }
 
+/// What elements of a dtype are called where they are computed with.
+fn computed(dtype: DType) -> &'static str {
+    if dtype == DType::Bool {
+        "bool"
+    } else {
+        "float"
+    }
+}
+
+/// What they are called in memory; `None` where kernels do not take them.
+fn stored(dtype: DType) -> Option<&'static str> {
+    match dtype {
+        DType::Bool => Some("bool"),
+        dtype => type_name(convert::dtype(dtype).ok()?),
+    }
+}
+
 /// The kernel's text; `rank` is the number of dimensions that strided inputs are found by. `d` holds the number of elements,
 /// the sizes, and of each strided input its first element and its strides.
 pub(super) fn text(kernel: &FusedKernel, reaches: &[Reach], rank: usize) -> Option<Text> {
@@ -162,13 +183,14 @@ pub(super) fn text(kernel: &FusedKernel, reaches: &[Reach], rank: usize) -> Opti
         }
     }
     for (k, (reach, dtype)) in reaches.iter().zip(&kernel.inputs).enumerate() {
-        let kind = if *dtype == DType::Bool { "bool" } else { "float" };
+        let (kind, own) = (computed(*dtype), stored(*dtype)?);
         let at = match reach {
             Reach::Each => "i".to_string(),
             Reach::One => "0".to_string(),
             Reach::Strided(j) => format!("j{j}"),
         };
-        let _ = writeln!(body, "{kind} a{k} = x{k}[{at}];");
+        // The comment tells texts over other dtypes apart.
+        let _ = writeln!(body, "{kind} a{k} = ({kind})x{k}[{at}]; // {own}");
     }
     let name = |operand: &Operand| match operand {
         Operand::Input(k) => format!("a{k}"),
@@ -179,11 +201,13 @@ pub(super) fn text(kernel: &FusedKernel, reaches: &[Reach], rank: usize) -> Opti
         let dtypes: SmallVec<[DType; 3]> = args.iter().filter_map(|&a| kernel.dtype_of(a)).collect();
         let names: SmallVec<[String; 3]> = args.iter().map(name).collect();
         let names: SmallVec<[&str; 3]> = names.iter().map(String::as_str).collect();
-        let kind = if *dtype == DType::Bool { "bool" } else { "float" };
-        let _ = writeln!(body, "{kind} t{k} = {};", expression(op, &dtypes, *dtype, &names)?);
+        let (kind, made) = (computed(*dtype), expression(op, &dtypes, *dtype, &names)?);
+        let made = if is_narrow(*dtype) { format!("(float)({})({made})", stored(*dtype)?) } else { made };
+        let _ = writeln!(body, "{kind} t{k} = {made};");
     }
     for (k, made) in kernel.outputs.iter().enumerate() {
-        let _ = writeln!(body, "out{k}[i] = t{made};");
+        let own = stored(kernel.instructions[usize::from(*made)].dtype)?;
+        let _ = writeln!(body, "out{k}[i] = ({own})t{made};");
     }
     let outputs = (0..kernel.outputs.len()).map(|k| format!("out{k}")).collect();
     Some(Text { name: KernelName::Fused, inputs, outputs, body, group: GROUP })
@@ -191,7 +215,9 @@ pub(super) fn text(kernel: &FusedKernel, reaches: &[Reach], rank: usize) -> Opti
 
 /// The outputs of a fused kernel; nothing where the ops have to be run one by one.
 pub(super) fn fused(kernel: &FusedKernel, inputs: &[&GpuArray]) -> Made<Option<Vec<GpuArray>>> {
-    let floats = kernel.outputs.iter().all(|&o| kernel.instructions[usize::from(o)].dtype == DType::F32);
+    let dtypes: SmallVec<[DType; 4]> =
+        kernel.outputs.iter().map(|&o| kernel.instructions[usize::from(o)].dtype).collect();
+    let floats = dtypes.iter().all(|&dtype| dtype != DType::Bool);
     let room = custom_kernel::room().unwrap_or(0);
     let (shape, count) = (&kernel.shape, numel(&kernel.shape));
     let fits = inputs.len() + kernel.outputs.len() < room && (1..=i32::MAX as usize).contains(&count);
@@ -255,11 +281,12 @@ pub(super) fn fused(kernel: &FusedKernel, inputs: &[&GpuArray]) -> Made<Option<V
     let Some(text) = text(kernel, &reaches, rank) else { return Ok(None) };
     let key = format!("fused {}", text.body);
     let sizes = domain.iter().map(|&n| int(n)).collect::<Made<SmallVec<[i32; 4]>>>()?;
-    let shapes: SmallVec<[&[i32]; 4]> = kernel.outputs.iter().map(|_| &sizes[..]).collect();
+    let outputs = dtypes.iter().map(|&dtype| Ok((&sizes[..], convert::dtype(dtype)?)));
+    let outputs = outputs.collect::<Made<SmallVec<[_; 4]>>>()?;
     let given: SmallVec<[&Array; 8]> = arrays.iter().chain([&table]).collect();
-    let made = custom_kernel::launch(&key, || text, &given, &shapes, count)?;
-    let wrap = |array: Array| GpuArray::new(Value::new(array, order.clone()), shape, DType::F32);
-    made.into_iter().map(wrap).collect::<Made<Vec<GpuArray>>>().map(Some)
+    let made = custom_kernel::launch_typed(&key, || text, &given, &outputs, count)?;
+    let wrap = |(array, dtype): (Array, DType)| GpuArray::new(Value::new(array, order.clone()), shape, dtype);
+    made.into_iter().zip(dtypes).map(wrap).collect::<Made<Vec<GpuArray>>>().map(Some)
 }
 
 /// The dimension that is at a place of a physical order.

@@ -29,16 +29,18 @@ def numbers(shape: tuple[int, ...], seed: int, special: bool = False) -> np.ndar
     return values
 
 
-def compiled(language: str, program: Program, *given: np.ndarray) -> None:
+def compiled(language: str, program: Program, *given: np.ndarray, dtype: lucid.dtype = lucid.float32) -> None:
     """The same on both devices, compiled on the GPU, by one kernel at least."""
-    want = [t.detach().numpy() for t in program(*[lucid.tensor(a) for a in given])]
+    want = [t.detach().float().numpy() for t in program(*[lucid.tensor(a).to(dtype) for a in given])]
     with emulated(language) as seen:
         f = lucid.compile(program, fullgraph=True)
         for _ in range(2):
-            got = [t.detach().cpu().numpy() for t in f(*[lucid.tensor(a, device="gpu") for a in given])]
+            made = f(*[lucid.tensor(a, device="gpu").to(dtype) for a in given])
+            got = [t.detach().cpu().float().numpy() for t in made]
     assert "fused" in seen, seen
+    tolerance = within("near zero") if dtype == lucid.float32 else within(str(dtype).removeprefix("lucid."))
     for w, g in zip(want, got, strict=True):
-        np.testing.assert_allclose(g, w, **within("near zero"))
+        np.testing.assert_allclose(g, w, **tolerance)
 
 
 def functions(x: lucid.Tensor, y: lucid.Tensor) -> list[lucid.Tensor]:
@@ -56,6 +58,18 @@ def functions(x: lucid.Tensor, y: lucid.Tensor) -> list[lucid.Tensor]:
 @pytest.mark.parametrize("other", [(4, 6, 10), (6, 1), (1,), (1, 6, 1)], ids=str)
 def test_functions_broadcast(language: str, other: tuple[int, ...]) -> None:
     compiled(language, functions, numbers((4, 6, 10), 0), numbers(other, 1))
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("dtype", [lucid.float16, lucid.bfloat16], ids=str)
+def test_floats_of_16_bits(language: str, dtype: lucid.dtype) -> None:
+    def program(x: lucid.Tensor, y: lucid.Tensor) -> list[lucid.Tensor]:
+        z = x * y + 0.5
+        wide = z.float() - y.float()
+        return [z.tanh() - x.sigmoid(), wide, (wide * 2).to(dtype) + x, lucid.where(x > y, z, y) * (y <= 0).to(dtype)]
+
+    compiled(language, program, numbers((4, 6, 10), 0), numbers((6, 1), 1), dtype=dtype)
+    compiled(language, program, numbers((70,), 2, True), numbers((70,), 3, True), dtype=dtype)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

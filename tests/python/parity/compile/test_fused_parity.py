@@ -134,16 +134,21 @@ BINARY: dict[str, Callable[[lucid.Tensor, lucid.Tensor], lucid.Tensor]] = {
 }
 
 
+DTYPES = pytest.mark.parametrize("dtype", [lucid.float32, lucid.float16, lucid.bfloat16], ids=str)
+
+
+@DTYPES
 @pytest.mark.parametrize("name", UNARY)
-def test_unary_instructions(name: str) -> None:
+def test_unary_instructions(name: str, dtype: lucid.dtype) -> None:
     def program(x: lucid.Tensor) -> list[lucid.Tensor]:
         return [UNARY[name](x * 1.0) + 1]
 
-    compare(program, numbers(37))
+    compare(program, numbers(37).to(dtype))
 
 
+@DTYPES
 @pytest.mark.parametrize("name", BINARY)
-def test_binary_instructions_broadcast(name: str) -> None:
+def test_binary_instructions_broadcast(name: str, dtype: lucid.dtype) -> None:
     def program(a: lucid.Tensor, b: lucid.Tensor) -> list[lucid.Tensor]:
         return [BINARY[name](a, b) * 3, BINARY[name](b, a) - a]
 
@@ -151,7 +156,22 @@ def test_binary_instructions_broadcast(name: str) -> None:
     zeros = name not in ("maximum", "minimum")
     a, b = numbers(5, 7, 13), numbers(7, 1, seed=1)
     for x, y in ((a, b), (b, a), (a, numbers(13, seed=2)), (a, lucid.tensor(-0.5)), (a, numbers(5, 7, 13, seed=3))):
-        compare(program, x, y, zeros=zeros)
+        compare(program, x.to(dtype), y.to(dtype), zeros=zeros)
+
+
+@pytest.mark.parametrize("dtype", [lucid.float16, lucid.bfloat16], ids=str)
+def test_casts_between_floats(dtype: lucid.dtype) -> None:
+    other = lucid.bfloat16 if dtype == lucid.float16 else lucid.float16
+
+    def program(x: lucid.Tensor, y: lucid.Tensor) -> list[lucid.Tensor]:
+        low = (x * 1.5).to(dtype)
+        high = (low + y).float() - x
+        # Outputs that are read by others, rounded on the way, and truths of rounded numbers.
+        return [low, high, (high * 2).to(other).to(dtype) + low, (low > y) | (y < 0), (x > 0).to(dtype) * y]
+
+    for shape in ((37,), (5, 600), (3, 1)):
+        compare(program, numbers(*shape), numbers(shape[-1], seed=1).to(dtype))
+    compare(program, numbers(5, 7).t(), lucid.tensor(0.3, dtype=dtype))
 
 
 def test_layouts() -> None:
@@ -228,9 +248,10 @@ def _written_in_part(x: lucid.Tensor, y: lucid.Tensor) -> lucid.Tensor:
     return own * before
 
 
+@DTYPES
 @pytest.mark.parametrize("seed", range(24))
-def test_random_programs(seed: int) -> None:
-    given = [numbers(6, 6, seed=seed), numbers(6, 6, seed=seed + 1), lucid.rand(6, 6)]
+def test_random_programs(seed: int, dtype: lucid.dtype) -> None:
+    given = [numbers(6, 6, seed=seed).to(dtype), numbers(6, 6, seed=seed + 1), lucid.rand(6, 6).to(dtype)]
     want: list[Any] = []
     for on in (None, False, True):
         with fusing(on is not False):
