@@ -284,6 +284,9 @@ fn interleave<W: Word>(parts: &[(&[W], usize)], row: usize, first: usize, out: &
     }
 }
 
+/// Elements of a part that are copied one by one.
+const BORDER: usize = 4;
+
 fn concat<W: Word>(inputs: &[&CpuArray], axis: usize, shape: &[usize]) -> Result<CpuArray> {
     let row = numel(&shape[axis..]);
     let total = inputs.iter().fold(0, |sum: usize, x| sum.saturating_add(x.numel()));
@@ -313,7 +316,12 @@ fn concat<W: Word>(inputs: &[&CpuArray], axis: usize, shape: &[usize]) -> Result
                 let i = start / row.max(1) + i;
                 for &(x, n) in &parts {
                     let (head, rest) = out.split_at_mut(n);
-                    head.copy_from_slice(&x[i * n..(i + 1) * n]);
+                    let part = &x[i * n..(i + 1) * n];
+                    match n {
+                        // A border's elements, for which a call of `memcpy` takes longer than they do.
+                        ..=BORDER => head.iter_mut().zip(part).for_each(|(o, &x)| *o = x),
+                        _ => head.copy_from_slice(part),
+                    }
                     out = rest;
                 }
             }

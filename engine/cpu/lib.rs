@@ -47,6 +47,7 @@ mod reparameterized;
 mod rnn_layer;
 mod scan;
 mod scatter;
+mod search;
 pub(crate) mod simd;
 mod softmax_backward;
 mod sort;

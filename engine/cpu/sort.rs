@@ -6,7 +6,7 @@
 use super::fused::{axis_back, axis_last};
 use super::index::stored_only;
 use super::simd::{run, threads, Task, Wide};
-use super::CpuArray;
+use super::{search, CpuArray};
 use crate::dtype::Element;
 use crate::fallible::{scratch, scratch_from, scratch_reserve, scratch_resize};
 use crate::{DType, Error, Result};
@@ -91,54 +91,12 @@ pub fn sort(op: &SortOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
         (SortOp::ArgSort { axis, descending }, [x]) => order_along(x, *axis, Ranks::All { descending: *descending }),
         (SortOp::ArgSortRows, [x]) => with_ordered!("argsort_rows", *x, T => argsort_rows::<T>(x, out)),
         (SortOp::Search { right }, [rows, values]) => {
-            with_ordered!("searchsorted", *rows, T => search::<T>(rows, values, *right, out))
+            with_ordered!("searchsorted", *rows, T => search::search::<T>(rows, values, *right, out))
         }
         (SortOp::ArgSort { .. } | SortOp::ArgSortRows | SortOp::Search { .. }, _) => {
             Err(Error::runtime(op.name(), format!("does not take {} arrays", inputs.len())))
         }
     }
-}
-
-/// For each value the place in its sorted row where it belongs: before its equals, or with `right` behind them. NaN
-/// belongs behind all.
-fn search<T: Ordered>(rows: &CpuArray, values: &CpuArray, right: bool, out: &Meta) -> Result<CpuArray> {
-    let n = rows.shape().last().copied().unwrap_or(0);
-    let (rows, values) = (rows.contiguous()?, values.contiguous()?);
-    let (rows_guard, guard) = (rows.read::<T>(), values.read::<T>());
-    let (rows, values) = (rows.slice(&rows_guard), values.slice(&guard));
-    CpuArray::build(&out.shape, |out: &mut [i64]| {
-        if n == 0 {
-            out.fill(0);
-            return Ok(());
-        }
-        let each = (values.len() / (rows.len() / n).max(1)).max(1);
-        threads::for_chunks(out, 1, threads::GRAIN / 16, |start, out| {
-            for (i, (o, &x)) in out.iter_mut().zip(&values[start..]).enumerate() {
-                let row = (start + i) / each;
-                *o = place(&rows[row * n..(row + 1) * n], x, right) as i64;
-            }
-        });
-        Ok(())
-    })
-}
-
-/// How many elements of a sorted row, which is not empty, come before `x`; with `right` its equals do. NaN comes behind all.
-///
-/// Halves are chosen by arithmetic: where values come in no order, every other guess of a branch would be wrong.
-#[inline]
-fn place<T: Ordered>(row: &[T], x: T, right: bool) -> usize {
-    let (key, all) = (x.key(), x.is_nan());
-    let before = |y: T| {
-        let y = y.key();
-        all | (y < key) | (right & (y == key))
-    };
-    let (mut base, mut size) = (0, row.len());
-    while size > 1 {
-        let half = size / 2;
-        base += half * usize::from(before(row[base + half - 1]));
-        size -= half;
-    }
-    base + usize::from(before(row[base]))
 }
 
 /// Numbers that are sorted by parts of their range first, and places behind them.

@@ -99,8 +99,11 @@ fn pad_dim(x: &Tensor, axis: usize, low: isize, high: isize, mode: &str) -> Resu
                 let edge = if start == 0 { 0 } else { rest - 1 };
                 Some(super::view::expand_to(&x.narrow(dim, edge as i64, 1)?, &shape)?)
             }
-            (_, "reflect") if start == 0 => Some(x.narrow(dim, 1, len as i64)?.flip(&[dim])?),
-            (_, "reflect") => Some(x.narrow(dim, (rest - 1 - len) as i64, len as i64)?.flip(&[dim])?),
+            (_, "reflect") => {
+                let mirrored = x.narrow(dim, if start == 0 { 1 } else { (rest - 1 - len) as i64 }, len as i64)?;
+                // One place is its own mirror image.
+                Some(if len == 1 { mirrored } else { mirrored.flip(&[dim])? })
+            }
             _ if start == 0 => Some(x.narrow(dim, (rest - len) as i64, len as i64)?),
             _ => Some(x.narrow(dim, 0, len as i64)?),
         })
