@@ -96,6 +96,26 @@ SAID: tuple[tuple[str, tuple[tuple[str, str], ...], str], ...] = (
     ("^(values|gradients)", (("transform", "layer_norm"),), "PyTorch does not differentiate layer_norm's tangent"),
     # Lucid's are those of the formula in float64, by itself and in PyTorch.
     ("^gradients", (("autograd.grad", ""), ("", "layer_norm")), "PyTorch's third derivative of layer_norm is another"),
+    (
+        r"^gradients: number \d+ is .*nan.* here",
+        (("", "prod"), ("", "std|var")),
+        "a NaN times the derivative of a product of two zeros, which PyTorch gives as 0",
+    ),
+    (
+        r"^values: number \d+ is .*e-0[4-9].* here",
+        (("transform", "jac"), ("", "std|var")),
+        "derivatives of a deviation that cancel: nothing is left but rounding",
+    ),
+    (
+        r"^gradients: \d+ here",
+        (("vmap", ""), ("no_grad", ""), ("hook", "")),
+        "PyTorch's vmap gives back a view that was made under no_grad as one with a tape",
+    ),
+    (
+        "^refused here: .*does not require grad",
+        (("autograd.grad", ""), ("", TURNS)),
+        "views of what is turned in place are not derived from it anew",
+    ),
     (r"^values: .*(-9223372036854775808|-2147483648)", (("dtype", "int|long"),), "NaN as an integer"),
     (
         "^(values|gradients)",
