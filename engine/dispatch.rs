@@ -255,8 +255,8 @@ pub use communication::set_rehearsing;
 pub use evaluation::primitives;
 pub(crate) use evaluation::{eval, steps};
 pub(crate) use graph_steps::{
-    attention_gradients, channel_moments, decoder_layer, fuses, in_one_pass, norm_gradients, row_product, run,
-    run_fused, runs_custom_kernels, runs_decoder_layers, DecoderLayer, RowMatrix,
+    attention_gradients, cast_all, channel_moments, decoder_layer, fuses, in_one_pass, most_casts, norm_gradients,
+    row_product, run, run_fused, runs_custom_kernels, runs_decoder_layers, DecoderLayer, RowMatrix,
 };
 pub(crate) use lucid_mlx::{Gate, KnownLayer};
 pub use memory::{empty_cache, memory_stats, reset_peak_memory_stats, set_cache_limit};

@@ -44,6 +44,26 @@ pub(crate) fn run_fused(kernel: &FusedKernel, inputs: &[&Tensor], device: Device
     Ok(made)
 }
 
+/// How many casts there are to be made at once.
+pub(crate) fn most_casts(device: Device) -> usize {
+    fn ask<B: Wrapped>() -> usize {
+        B::most_casts()
+    }
+    with_backend!(device, ask())
+}
+
+/// Tensors of floats of one dtype in another one; nothing where they have to be cast one by one.
+pub(crate) fn cast_all(inputs: &[&Tensor], dtype: DType, device: Device) -> Result<Option<Vec<Storage>>> {
+    fn run<B: Wrapped>(inputs: &[&Tensor], dtype: DType) -> Result<Option<Vec<Storage>>> {
+        let x: SmallVec<[&B::Array; 4]> = arrays::<B>("cast", inputs)?;
+        Ok(B::cast_all(&x, dtype)?.map(|made| made.into_iter().map(B::wrap).collect()))
+    }
+    let begun = profile::begin();
+    let made = with_backend!(device, run(inputs, dtype))?;
+    profile::end_other(begun, "casts");
+    Ok(made)
+}
+
 /// Elements from which a pass less over memory is worth what a fused kernel takes to set up.
 const MANY: usize = 1 << 12;
 

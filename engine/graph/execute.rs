@@ -4,7 +4,7 @@
 //! may become that step's result.
 
 use super::composite::Pass;
-use super::fuse::{Fused, Item, Plan};
+use super::fuse::{Casts, Fused, Item, Plan};
 use super::recorder::with_key;
 use super::{Graph, Step, Value};
 use crate::dispatch::{self, Prim};
@@ -74,6 +74,9 @@ impl Program {
                 Item::Fused(fused) => {
                     let values = fused.inputs.iter().chain(&fused.outputs).chain(&fused.inner);
                     values.for_each(|&v| last[v as usize] = Some(at));
+                }
+                Item::Casts(casts) => {
+                    casts.inputs.iter().chain(&casts.outputs).for_each(|&v| last[v as usize] = Some(at));
                 }
                 // Its steps may have to run after all.
                 Item::Pass(pass) => {
@@ -158,6 +161,7 @@ impl Execution {
                     step => self.step(&program, &program.ends[at], step)?,
                 },
                 Item::Fused(fused) => self.fused(&program, fused)?,
+                Item::Casts(casts) => self.casts(&program, casts)?,
                 Item::Pass(pass) => self.pass(&program, pass)?,
             }
             for &value in &program.ends[at] {
@@ -190,6 +194,20 @@ impl Execution {
             return fused.steps.iter().try_for_each(|&at| self.step(program, &[], &program.graph.steps[at]));
         };
         for (&value, storage) in fused.outputs.iter().zip(made) {
+            self.values[value as usize] = Some(Tensor::from_storage(storage));
+        }
+        Ok(())
+    }
+
+    fn casts(&mut self, program: &Program, casts: &Casts) -> Result<()> {
+        let made = {
+            let inputs = casts.inputs.iter().map(|&v| self.read(v)).collect::<Result<SmallVec<[&Tensor; 16]>>>()?;
+            dispatch::cast_all(&inputs, casts.dtype, casts.device)?
+        };
+        let Some(made) = made else {
+            return casts.steps.iter().try_for_each(|&at| self.step(program, &[], &program.graph.steps[at]));
+        };
+        for (&value, storage) in casts.outputs.iter().zip(made) {
             self.values[value as usize] = Some(Tensor::from_storage(storage));
         }
         Ok(())

@@ -10,7 +10,8 @@ use super::{Composite, Graph, Info, Step, Value, Values};
 use crate::dispatch::{self, Prim};
 use crate::shape::{Layout, Shape, Strides};
 use crate::{DType, Device};
-use lucid_ir::fused::{ElementOp, FusedKernel, Instruction, Operand};
+use lucid_ir::fused::{is_narrow, ElementOp, FusedKernel, Instruction, Operand};
+use lucid_ir::ops::transfer::TransferOp;
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
@@ -26,8 +27,22 @@ pub(super) enum Item {
     Step(usize),
     /// Element-wise steps as one kernel.
     Fused(Box<Fused>),
+    /// Casts that a device makes at once.
+    Casts(Box<Casts>),
     /// Steps that a device does in one pass.
     Pass(Box<Pass>),
+}
+
+/// Casts of tensors that have nothing to do with one another, before all else that needs them or after all else.
+#[derive(Debug)]
+pub(super) struct Casts {
+    pub device: Device,
+    /// Of what dtype the results are.
+    pub dtype: DType,
+    pub inputs: Values,
+    pub outputs: Values,
+    /// The steps that it stands for, in the order of inputs and outputs.
+    pub steps: Vec<usize>,
 }
 
 /// Element-wise steps as one kernel.
@@ -88,6 +103,7 @@ impl Plan {
     pub fn groups(&self) -> Vec<Vec<usize>> {
         let groups = self.items.iter().filter_map(|item| match item {
             Item::Fused(fused) => Some(fused.steps.clone()),
+            Item::Casts(casts) => Some(casts.steps.clone()),
             Item::Step(_) | Item::Pass(_) => None,
         });
         groups.collect()
@@ -118,6 +134,9 @@ impl Uses {
         Uses { readers, outputs: graph.outputs.iter().copied().collect(), written: graph.written() }
     }
 }
+
+/// What casts have in common that can be one: are they the first of a segment, and not the last; from and to which dtype; where.
+type CastKind = (bool, DType, DType, Device);
 
 /// What kernels have in common that can be one: layout and device.
 type Kind = (Shape, Strides, Device);
@@ -276,6 +295,54 @@ impl<'g> Segment<'g> {
         groups.into_values().flat_map(|group| self.pieces(group)).filter(|group| group.len() > 1).collect()
     }
 
+    /// Casts that are not in `taken` and can be made at once: those that wait for nothing of the segment, and those that nothing
+    /// of it waits for.
+    fn casts(&self, taken: &HashSet<usize>) -> Vec<Casts> {
+        let count = self.ops.len();
+        let mut waited: HashSet<usize> = HashSet::new();
+        self.before.iter().for_each(|before| waited.extend(before.iter().copied()));
+        let mut found: Vec<(CastKind, Vec<(usize, Value, Value)>)> = Vec::new();
+        for at in (0..count).filter(|at| !taken.contains(at)) {
+            let first = self.before[at].is_empty();
+            if !first && waited.contains(&at) {
+                continue;
+            }
+            let Step::Op { prim: Prim::Transfer(TransferOp::Cast { .. }), inputs, out, key: None, .. } =
+                &self.graph.steps[self.start + at]
+            else {
+                continue;
+            };
+            let &[input] = inputs.as_slice() else { continue };
+            let (Some(x), Some(y)) = (self.graph.infos.get(input as usize), self.graph.infos.get(*out as usize)) else {
+                continue;
+            };
+            let float = |dtype: DType| dtype == DType::F32 || is_narrow(dtype);
+            let dense = |info: &Info| {
+                let layout = Layout { shape: info.shape.clone(), strides: info.strides.clone(), offset: info.offset };
+                layout.offset == 0 && layout.is_contiguous() && !layout.shape.is_empty()
+            };
+            let still = |info: &Info| !self.uses.written.contains(&info.root);
+            if [x, y].iter().all(|i| float(i.dtype) && dense(i) && still(i) && i.numel() > 0 && i.device == y.device) {
+                let kind = (first, x.dtype, y.dtype, y.device);
+                match found.iter_mut().find(|(other, _)| *other == kind) {
+                    Some((_, members)) => members.push((at, input, *out)),
+                    None => found.push((kind, Vec::from([(at, input, *out)]))),
+                }
+            }
+        }
+        let mut made = Vec::new();
+        for ((_, _, dtype, device), members) in found {
+            let most = dispatch::most_casts(device);
+            for part in members.chunks(most.max(1)).filter(|part| part.len() > 1) {
+                let inputs = part.iter().map(|(_, input, _)| *input).collect();
+                let outputs = part.iter().map(|(_, _, out)| *out).collect();
+                let steps = part.iter().map(|(at, ..)| self.start + at).collect();
+                made.push(Casts { device, dtype, inputs, outputs, steps });
+            }
+        }
+        made
+    }
+
     /// A group in pieces that a kernel has room for.
     fn pieces(&self, group: Vec<usize>) -> Vec<Vec<usize>> {
         let mut pieces: Vec<Vec<usize>> = Vec::new();
@@ -358,10 +425,18 @@ impl<'g> Segment<'g> {
         let count = self.ops.len();
         let mut cluster: Vec<usize> = (0..count).collect();
         let mut members: HashMap<usize, Vec<usize>> = HashMap::new();
+        let mut taken: HashSet<usize> = self.passes.iter().flat_map(|(_, steps)| steps.iter().copied()).collect();
         for group in self.groups() {
             let Some(&last) = group.last() else { continue };
             group.iter().for_each(|&at| cluster[at] = last);
+            taken.extend(&group);
             members.insert(last, group);
+        }
+        let mut together: HashMap<usize, Casts> = HashMap::new();
+        for casts in self.casts(&taken) {
+            let Some(&last) = casts.steps.last() else { continue };
+            casts.steps.iter().for_each(|&at| cluster[at - self.start] = last - self.start);
+            together.insert(last - self.start, casts);
         }
         let mut passes: HashMap<usize, (&Composite, &[usize])> = HashMap::new();
         for (composite, steps) in &self.passes {
@@ -402,6 +477,10 @@ impl<'g> Segment<'g> {
         for at in order {
             if let Some((composite, steps)) = passes.get(&at) {
                 items.push(Item::Pass(Box::new(self.pass(composite, steps))));
+                continue;
+            }
+            if let Some(casts) = together.remove(&at) {
+                items.push(Item::Casts(Box::new(casts)));
                 continue;
             }
             match members.get(&at).map(|group| (group, self.fuse(group))) {

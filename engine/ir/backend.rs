@@ -188,6 +188,16 @@ pub trait Backend {
         Ok(None)
     }
 
+    /// How many arrays [`Backend::cast_all`] takes at once: none where casts are best made one by one.
+    fn most_casts() -> usize {
+        0
+    }
+    /// Arrays of floats of one dtype in another one; nothing where they have to be cast one by one.
+    fn cast_all(inputs: &[&Self::Array], dtype: DType) -> Result<Option<Vec<Self::Array>>> {
+        let _ = (inputs, dtype);
+        Ok(None)
+    }
+
     /// A row-major copy in a storage of its own.
     fn copy(x: &Self::Array) -> Result<Self::Array>;
     /// Indices of the elements that are not zero, (count, ndim) int64. Evaluates.

@@ -33,6 +33,7 @@ macro_rules! kernel_names {
 kernel_names! {
     ArgExtremum "arg_extremum",
     AttentionWeights "attention_weights",
+    Casts "casts",
     ColumnMoments "column_moments",
     ColumnMomentsJoined "column_moments_joined",
     ColumnNorm "column_norm",

@@ -15,6 +15,7 @@ mod array;
 mod attention;
 mod bessel;
 mod bounds;
+mod cast_kernel;
 pub mod communication;
 mod contract;
 mod conv;
@@ -258,6 +259,13 @@ impl Backend for GpuBackend {
     }
     fn fused(kernel: &FusedKernel, inputs: &[&GpuArray]) -> Result<Option<Vec<GpuArray>>> {
         fused_kernel::fused(kernel, inputs).map_err(|e| e.of("fused"))
+    }
+
+    fn most_casts() -> usize {
+        cast_kernel::most()
+    }
+    fn cast_all(inputs: &[&GpuArray], dtype: DType) -> Result<Option<Vec<GpuArray>>> {
+        cast_kernel::cast_all(inputs, dtype).map_err(|e| e.of("cast"))
     }
 
     fn copy(x: &GpuArray) -> Result<GpuArray> {

@@ -34,7 +34,7 @@ CPU = "neoverse-n1"
 LIBRARIES = SYSTEM / "usr/aarch64-linux-gnu"
 # Cargo tells test programs where libraries are. Here they are started without it, and few crates' have a run path.
 LINKED = ":".join(str(CROSS / "arm64" / name / "lib") for name in ("mlx", "openblas"))
-# The machine's own are behind them, of which QEMU has some: a program that starts itself again passes the list on to it.
+# The machine's own are behind them, QEMU's among them: a program that starts itself again passes the list on.
 HOST_LIBRARIES = SYSTEM / "usr/lib/x86_64-linux-gnu"
 RUNNER = f"{SYSTEM}/usr/bin/qemu-aarch64 -cpu {CPU} -L {LIBRARIES} -E LD_LIBRARY_PATH={LINKED}:{HOST_LIBRARIES}"
 CRATES = ("mlx-ffi", "lucid-core", "lucid-ir", "lucid-fft", "lucid-cpu", "lucid-mlx", "lucid")

@@ -100,6 +100,28 @@ def test_activations_and_their_gradients(language: str) -> None:
         compiled(language, program, numbers((70,), 8, special), numbers((70,), 9))
 
 
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("dtype", [lucid.float16, lucid.bfloat16], ids=str)
+def test_casts_of_many_arrays(language: str, dtype: lucid.dtype) -> None:
+    """Weights that are cast before all else, and results after all else, each by one launch; the same bits."""
+    shapes = [(64, 300), (5,), (3000,), (2, 3, 4), (1, 1), (2048,), (2049,)]
+    given = [numbers(shape, seed, seed % 2 == 0) for seed, shape in enumerate(shapes)]
+
+    def program(*weights: lucid.Tensor) -> list[lucid.Tensor]:
+        low = [w.to(dtype) for w in weights]
+        kept = [w.flip(0) for w in low]
+        return [*low, *[k.float() for k in kept]]
+
+    want = [t.float().numpy() for t in program(*[lucid.tensor(a) for a in given])]
+    with emulated(language) as seen:
+        f = lucid.compile(program, fullgraph=True)
+        for _ in range(2):
+            got = f(*[lucid.tensor(a, device="gpu") for a in given])
+    assert seen.count("casts") == 2, seen
+    for w, g in zip(want, got, strict=True):
+        np.testing.assert_array_equal(g.cpu().float().numpy(), w)
+
+
 # Instructions of two numbers, by the names that the engine has for them.
 INSTRUCTIONS: dict[str, Callable[[lucid.Tensor, lucid.Tensor], lucid.Tensor]] = {
     "U::Neg": lambda x, _: -x,
