@@ -127,6 +127,9 @@ fn pack<T: Copy>(b: Matrix<T>, k0: usize, depth: usize, j: usize, width: usize, 
 const HEIGHT: usize = 512;
 /// Rows of `a` up to which elements of `b` are widened where they are met: it is read once, and nothing is written.
 const FEW: usize = 4;
+/// Those where an instruction multiplies pairs, and packing the right factor would take longer than multiplying it.
+#[cfg(target_arch = "x86_64")]
+const FEW_PAIRED: usize = 16;
 /// Partial sums of such a row.
 const LANES: usize = 16;
 
@@ -177,10 +180,22 @@ pub trait Half: Wide<W = f32> {
     fn dots<const R: usize>(x: &[f32], w: [&[Self]; R]) -> [f32; R] {
         run(Dots { x, w })
     }
+    /// Rows of the left factor up to which elements of the right one are met in place.
+    fn few() -> usize {
+        FEW
+    }
+    /// What all rows of a product make of the rows of its right factor from `first` on, one after another, by instructions that
+    /// widen nothing; false where there are none.
+    fn in_place(product: &Product<Self>, first: usize, made: &mut [f32]) -> bool {
+        let _ = (product, first, made);
+        false
+    }
 }
 macro_rules! half {
-    ($($t:ty)*) => {$(
+    ($($t:ty { $($few:item)? } { $($in_place:item)? })*) => {$(
         impl Half for $t {
+            $($few)?
+            $($in_place)?
             #[cfg(target_arch = "x86_64")]
             fn dots<const R: usize>(x: &[f32], w: [&[$t]; R]) -> [f32; R] {
                 match few_rows::is_there() {
@@ -191,11 +206,56 @@ macro_rules! half {
         }
     )*};
 }
-half!(f16 bf16);
+half!(f16 {} {} bf16 {
+    #[cfg(target_arch = "x86_64")]
+    fn few() -> usize {
+        if few_rows::has_pairs() {
+            FEW_PAIRED
+        } else {
+            FEW
+        }
+    }
+} {
+    #[cfg(target_arch = "x86_64")]
+    fn in_place(product: &Product<bf16>, first: usize, made: &mut [f32]) -> bool {
+        few_rows::has_pairs() && {
+            by_pairs(product, first, made);
+            true
+        }
+    }
+});
+
+/// [`Half::in_place`] of bfloat16: four rows at a time, with two rows of the left factor.
+#[cfg(target_arch = "x86_64")]
+fn by_pairs(product: &Product<bf16>, first: usize, made: &mut [f32]) {
+    let Product { m, k, a, b, .. } = *product;
+    let (x, row) = (|i: usize| &a.data[i * a.ld..][..k], |j: usize| &b.data[j * b.ld..][..k]);
+    for (block, made) in made.chunks_mut(4 * m).enumerate() {
+        let j = first + 4 * block;
+        if made.len() < 4 * m {
+            for (r, made) in made.chunks_mut(m).enumerate() {
+                made.iter_mut().enumerate().for_each(|(i, s)| [[*s]] = few_rows::paired([x(i)], [row(j + r)]));
+            }
+            continue;
+        }
+        let rows = [row(j), row(j + 1), row(j + 2), row(j + 3)];
+        let mut put = |i: usize, sums: [f32; 4]| sums.into_iter().enumerate().for_each(|(r, s)| made[r * m + i] = s);
+        for i in (0..m).step_by(2) {
+            if i + 1 < m {
+                let [low, high] = few_rows::paired([x(i), x(i + 1)], rows);
+                put(i, low);
+                put(i + 1, high);
+            } else {
+                let [low] = few_rows::paired([x(i)], rows);
+                put(i, low);
+            }
+        }
+    }
+}
 
 /// Is this a product of few rows, whose right factor is best read in place?
-pub fn is_few<T>(product: &Product<T>) -> bool {
-    product.m <= FEW && product.k > 0 && product.b.trans && !product.a.trans
+pub fn is_few<T: Half>(product: &Product<T>) -> bool {
+    product.m <= T::few() && product.k > 0 && product.b.trans && !product.a.trans
 }
 
 /// [`widened`] for few rows of `a` and a transposed `b`, as a decoder's layers meet one token.
@@ -208,6 +268,9 @@ fn dots<T: Gemm + Half>(product: &Product<T>, c: &mut [T]) {
     threads::for_chunks(&mut made, m, (threads::GRAIN / k).max(1) * m, |start, made| {
         let row = |j: usize| &b.data[j * b.ld..][..k];
         let first = start / m;
+        if T::in_place(product, first, made) {
+            return;
+        }
         for (p, made) in made.chunks_mut(4 * m).enumerate() {
             let j = first + 4 * p;
             for (i, x) in x.chunks(k).enumerate() {

@@ -280,6 +280,9 @@ fn product_by(way: Way, x: &[f32], w: &Packed<'_>, y: &mut [f32]) {
 
 /// `y` (M, N) of what pieces of `tall` of the N columns have made, each `[m][column]`.
 fn gather(made: &[f32], tall: usize, count: usize, rows: usize, y: &mut [f32]) {
+    if count == 1 {
+        return y.copy_from_slice(made);
+    }
     for (p, made) in made.chunks(tall * count).enumerate() {
         let here = made.len() / count;
         for (m, made) in made.chunks_exact(here).enumerate() {
