@@ -137,6 +137,8 @@ impl Uses {
 
 /// What casts have in common that can be one: are they the first of a segment, and not the last; from and to which dtype; where.
 type CastKind = (bool, DType, DType, Device);
+/// A cast: its step in the segment, what it reads and what it makes.
+type CastStep = (usize, Value, Value);
 
 /// What kernels have in common that can be one: layout and device.
 type Kind = (Shape, Strides, Device);
@@ -301,7 +303,7 @@ impl<'g> Segment<'g> {
         let count = self.ops.len();
         let mut waited: HashSet<usize> = HashSet::new();
         self.before.iter().for_each(|before| waited.extend(before.iter().copied()));
-        let mut found: Vec<(CastKind, Vec<(usize, Value, Value)>)> = Vec::new();
+        let mut found: Vec<(CastKind, Vec<CastStep>)> = Vec::new();
         for at in (0..count).filter(|at| !taken.contains(at)) {
             let first = self.before[at].is_empty();
             if !first && waited.contains(&at) {

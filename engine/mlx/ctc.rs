@@ -187,7 +187,7 @@ impl Paths {
         let Some(last) = alphas.last() else { return Ok(empty) };
         let ends = choose(&self.edge(true)?, last, &self.never)?;
         let loss = ops::negative(&ops::logsumexp_axis(&ends, 1, true)?)?;
-        Ok(choose(&self.column(|steps, _| steps > 0)?, &loss, &empty)?)
+        choose(&self.column(|steps, _| steps > 0)?, &loss, &empty)
     }
 
     fn loss(&self) -> Made<Array> {

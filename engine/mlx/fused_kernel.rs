@@ -52,7 +52,7 @@ pub(super) fn expression(op: &ElementOp, inputs: &[DType], out: DType, args: &[&
         (ElementOp::Where, [Bool, F32, F32], F32, [c, a, b, ..]) => format!("{c} ? {a} : {b}"),
         (ElementOp::Cast, [Bool], F32, [a, ..]) => format!("{a} ? 1.0f : 0.0f"),
         // What it is rounded to is all that changes.
-        (ElementOp::Cast, [F32], F32, [a, ..]) => format!("{a}"),
+        (ElementOp::Cast, [F32], F32, [a, ..]) => a.to_string(),
         (ElementOp::Gelu { tanh: true }, [F32], F32, [x, ..]) => {
             format!("0.5f * {x} * (1.0f + tanh(0.7978845608028654f * ({x} + 0.044715f * {x} * {x} * {x})))")
         }
