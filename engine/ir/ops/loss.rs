@@ -218,7 +218,7 @@ macro_rules! loss_ops {
             run: ctc_body, torch: "nn.functional.ctc_loss",
             samples: [],
             example: [
-                "let log_probs = lucid::zeros(&[4, 1, 3], lucid::DType::F32, lucid::Device::Cpu)?.log_softmax(2, None)?;",
+                "let log_probs = tensor([[[0.0, 0.0, 0.0]]])?.log_softmax(2, None)?.repeat(&[4, 1, 1])?;",
                 "let loss = ctc_loss(&log_probs, &tensor([[1, 2]])?, &[4], &[2], 0, Reduction::Mean, false)?;",
                 "assert_close(loss, 0.8432);",
             ],
