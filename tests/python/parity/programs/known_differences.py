@@ -107,9 +107,9 @@ SAID: tuple[tuple[str, tuple[tuple[str, str], ...], str], ...] = (
         "derivatives of a deviation that cancel: nothing is left but rounding",
     ),
     (
-        r"^gradients: \d+ here",
-        (("vmap", ""), ("no_grad", ""), ("hook", "")),
-        "PyTorch's vmap gives back a view that was made under no_grad as one with a tape",
+        r"^gradients: (\d+|number \d+ is RuntimeError) here",
+        (("transform|vmap", ""), ("no_grad", ""), ("hook", "")),
+        "PyTorch's transforms give back a view that was made under no_grad as one with a tape",
     ),
     (
         "^refused here: .*does not require grad",
