@@ -1,6 +1,6 @@
 //! Where values belong in sorted rows.
 //!
-//! Depends on `sort` for the order of elements. Invariant: as there, NaN is the largest number, and -0 equals 0.
+//! Depends on `sort` for the order of elements. Invariant: NaN is the largest number, and -0 equals 0.
 
 use super::simd::threads;
 use super::sort::Ordered;

@@ -108,8 +108,7 @@ struct Paths {
 impl Paths {
     fn of(alignment: &Alignment, logs: &GpuArray, labels: &Array, sizes: [usize; 4]) -> Made<Paths> {
         let [steps, count, all, room] = sizes;
-        let batches = numel(logs.shape()) / (steps * count * all).max(1);
-        let batches = if steps == 0 { labels.size() / (count * room).max(1) } else { batches };
+        let batches = numel(&logs.shape()[..logs.shape().len() - 3]);
         let rows = batches * count;
         let wide = cast_array(&*logs.value()?.logical()?, logs.element(), DType::F32)?;
         let wide = ops::reshape(&wide, &ints(&[batches, steps, count, all])?)?;

@@ -1,7 +1,7 @@
 //! Losses, each with PyTorch's `reduction`: `"mean"`, `"sum"` or `"none"`.
 //!
-//! The negative log-likelihood of class indices is a primitive (`cpu/loss.rs`, `mlx/loss.rs`); the others are made of other
-//! ops.
+//! The negative log-likelihood of class indices and binary cross-entropy of logits are primitives (`cpu/loss.rs`, `mlx/loss.rs`),
+//! and so is CTC, whose body is in `ctc.rs`; the others are made of other ops.
 
 use super::compare::select::r#where;
 use super::ctc::{ctc_back, ctc_body, ctc_gradient_body, ctc_once, ctc_total};

@@ -114,7 +114,7 @@ SAID: tuple[tuple[str, tuple[tuple[str, str], ...], str], ...] = (
     (
         "^refused here: .*does not require grad",
         (("autograd.grad", ""), ("", TURNS)),
-        "views of what is turned in place are not derived from it anew",
+        "views of what is transposed in place are not derived from it anew",
     ),
     (r"^values: .*(-9223372036854775808|-2147483648)", (("dtype", "int|long"),), "NaN as an integer"),
     (
