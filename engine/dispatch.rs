@@ -11,9 +11,7 @@ use crate::layout_propagation::{
 };
 use crate::meta::{MetaArray, MetaBackend};
 use crate::ops::OpRow;
-use crate::ops::{
-    binary::BinaryOp, index::IndexOp, norm::NormOp, pool::PoolOp, sort::SortOp, transfer::TransferOp, view::ViewOp,
-};
+use crate::ops::{binary::BinaryOp, index::IndexOp, pool::PoolOp, sort::SortOp, transfer::TransferOp, view::ViewOp};
 use crate::output_donation;
 use crate::profile;
 use crate::shape::Layout;
@@ -255,8 +253,8 @@ pub use communication::set_rehearsing;
 pub use evaluation::primitives;
 pub(crate) use evaluation::{eval, steps};
 pub(crate) use graph_steps::{
-    attention_gradients, cast_all, channel_moments, decoder_layer, fuses, in_one_pass, most_casts, norm_gradients,
-    row_product, run, run_fused, runs_custom_kernels, runs_decoder_layers, DecoderLayer, RowMatrix,
+    attention_gradients, cast_all, decoder_layer, fuses, in_one_pass, most_casts, row_product, run, run_fused,
+    runs_custom_kernels, runs_decoder_layers, DecoderLayer, RowMatrix,
 };
 pub(crate) use lucid_mlx::{Gate, KnownLayer};
 pub use memory::{empty_cache, memory_stats, reset_peak_memory_stats, set_cache_limit};
@@ -397,9 +395,6 @@ fn execute_any<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], out: &Meta, donated:
         (Prim::Nn(op), x) if op.is_led_by_second() => in_order_of_second::<B>(x, out, |x, out| B::nn(op, x, out)),
         (Prim::Nn(op), x) if op.is_by_element() => in_order::<B>(x, out, |x, out| B::nn(op, x, out)),
         (Prim::Nn(op), x) => B::nn(op, x, out),
-        (Prim::Norm(op @ NormOp::Affine { dims: 0, .. }), x) => {
-            B::norm(op, x, out).and_then(|made| as_images::<B>(&x[..1], made))
-        }
         (Prim::Norm(op), x) => B::norm(op, x, out),
         (Prim::Loss(op), x) => B::loss(op, x, out),
         (Prim::Quantized(op), x) => B::quantized(op, x, out),

@@ -183,8 +183,9 @@ pub use lucid_ir::ops::binary::BinaryOp;
 #[doc(hidden)]
 pub use lucid_ir::{
     binary_ops, communication_ops, compare_ops, contract_ops, conv_ops, create_ops, decomposition_ops, fft_ops,
-    index_ops, linalg_ops, loss_ops, nn_ops, norm_ops, order_ops, pool_ops, quantize_ops, quantized_ops, random_ops,
-    recurrent_ops, reduce_ops, rows, scan_ops, select_ops, sort_ops, transfer_ops, unary_ops, view_ops,
+    index_ops, linalg_ops, loss_ops, nn_ops, norm_ops, normalization_ops, order_ops, pool_ops, quantize_ops,
+    quantized_ops, random_ops, recurrent_ops, reduce_ops, rows, scan_ops, select_ops, sort_ops, transfer_ops,
+    unary_ops, view_ops,
 };
 pub use ops::Operand;
 pub use tensor::{eval, Tensor};

@@ -14,6 +14,7 @@ use crate::{autograd, DType, Error, MemoryStats, Result};
 use lucid_ir::backend::{Array, Backend, Exposed, Results};
 use lucid_ir::ops::decomposition::DecompositionOp;
 use lucid_ir::ops::fft::FftOp;
+use lucid_ir::ops::normalization::NormalizationOp;
 use lucid_ir::ops::order::OrderOp;
 use lucid_ir::ops::quantize::QuantizeOp;
 use lucid_ir::ops::quantized::QuantizedOp;
@@ -163,6 +164,10 @@ impl Backend for MetaBackend {
     }
 
     fn recurrent(_: &RecurrentOp, _: &[&MetaArray], out: &[Meta]) -> Result<Results<MetaArray>> {
+        Ok(out.iter().map(MetaArray::new).collect())
+    }
+
+    fn normalization(_: &NormalizationOp, _: &[&MetaArray], out: &[Meta]) -> Result<Results<MetaArray>> {
         Ok(out.iter().map(MetaArray::new).collect())
     }
 

@@ -43,7 +43,11 @@ fn record_multi_step(prim: Prim, inputs: &[&Tensor], made: Results<Storage>) -> 
         |nr| SavedTensor::output(&made[nr], nr as u32),
         made.len(),
     )?;
-    let metas = inputs.iter().map(|t| InputMeta::of(t)).collect();
+    let of = match &prim {
+        Prim::Normalization(_) => InputMeta::of_images,
+        _ => InputMeta::of,
+    };
+    let metas = inputs.iter().map(|t| of(t)).collect();
     let op = MultiOp { prim, results: made.iter().map(InputMeta::of_result).collect() };
     let node = Node::new(Kind::MultiOp(Box::new(op)), edges, metas, saved);
     let tensor = |(nr, storage): (u32, Storage)| match storage.dtype().is_differentiable() {

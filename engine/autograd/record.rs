@@ -10,7 +10,7 @@ use crate::batching;
 use crate::dispatch::{Prim, Storage};
 use crate::ops::view::{Source, ViewOp};
 use crate::ops::OpRow;
-use crate::ops::{contract::ContractOp, index, nn::NnOp, norm::NormOp, pool::PoolOp};
+use crate::ops::{contract::ContractOp, index, nn::NnOp, pool::PoolOp};
 use crate::{DType, Error, Result, Scalar, Tensor};
 use smallvec::{smallvec, SmallVec};
 use std::sync::atomic::Ordering;
@@ -221,11 +221,7 @@ fn record_step(prim: Prim, inputs: &[&Tensor], storage: Storage) -> Result<Tenso
     let of: Option<fn(usize, &Tensor) -> InputMeta> = match &prim {
         // Means over volumes have row-major gradients in PyTorch.
         Prim::Pool(PoolOp::Average { .. }) if storage.layout().ndim() > 4 => None,
-        Prim::Conv(_)
-        | Prim::Pool(_)
-        | Prim::Norm(NormOp::Standardize { dims: 0, .. } | NormOp::Affine { dims: 0, .. }) => {
-            Some(|_, t| InputMeta::of_images(t))
-        }
+        Prim::Conv(_) | Prim::Pool(_) => Some(|_, t| InputMeta::of_images(t)),
         Prim::Nn(NnOp::Linear) => Some(InputMeta::of_factor),
         // The gradient of one matrix for a batch is a sum, which is by rows.
         Prim::Contract(ContractOp::MatMul { columns: [_, true] }) if storage.layout().ndim() > 2 => {

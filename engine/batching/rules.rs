@@ -12,6 +12,7 @@ use super::{contract, conv_pool_rules, index, level, Input};
 use crate::dispatch::{apply1, apply_multi, Meta, Prim};
 use crate::ops::nn::NnOp;
 use crate::ops::norm::NormOp;
+use crate::ops::normalization::NormalizationOp;
 use crate::ops::quantized::QuantizedOp;
 use crate::ops::reduce::{ReduceOp, Reduction};
 use crate::ops::scan::ScanOp;
@@ -54,7 +55,7 @@ pub(super) fn run(prim: Prim, x: &[Input<'_>], size: usize, out: Meta) -> Result
         Prim::Index(op) => index::run(op, x, size, out),
         Prim::Contract(op) => contract::run(op, x, size, out),
         Prim::Linalg(_) => leading(prim, x, size, out),
-        Prim::Order(_) | Prim::Recurrent(_) | Prim::Decomposition(_) | Prim::Quantize(_) => {
+        Prim::Order(_) | Prim::Recurrent(_) | Prim::Decomposition(_) | Prim::Normalization(_) | Prim::Quantize(_) => {
             Err(Error::runtime(prim.name(), "has several results"))
         }
         Prim::Fft(op) => same(Prim::Fft(op.moved(|axis| axis + 1)), x, out),
@@ -102,6 +103,8 @@ pub(super) fn run_multi(prim: Prim, x: &[Input<'_>], size: usize, out: &[Meta]) 
             let x: Vec<Tensor> = x.iter().map(|x| batched(x, size)).collect::<Result<_>>()?;
             apply_multi(prim, &x.iter().collect::<Vec<_>>(), out)
         }
+        Prim::Normalization(NormalizationOp::Batch { eps }) => batch_norm(eps, x, size, out),
+        Prim::Normalization(NormalizationOp::Group { groups, eps }) => group_norm(groups, eps, x, size, out),
         prim => Err(Error::runtime(prim.name(), "vmap: has no batching rule")),
     }
 }
@@ -187,7 +190,7 @@ fn affine(dims: usize, eps: f64, x: &[Input<'_>], size: usize) -> Result<Tensor>
     let parameter = |p: &Input<'_>| {
         let mut shape = Shape::from_elem(1, input.ndim());
         let own = &p.value.shape()[usize::from(p.batched)..];
-        let first = if dims == 0 { 2 } else { input.ndim() - dims };
+        let first = input.ndim() - dims;
         shape[first..first + own.len()].copy_from_slice(own);
         if p.batched {
             shape[0] = size;
@@ -195,6 +198,43 @@ fn affine(dims: usize, eps: f64, x: &[Input<'_>], size: usize) -> Result<Tensor>
         reshape_to(p.value, &shape)
     };
     (y * &parameter(&x[1])?)? + &parameter(&x[2])?
+}
+
+/// What is standardised by weights and biases of its channels, which stand behind the batch and the images.
+fn by_channel(y: Tensor, weight: &Input<'_>, bias: &Input<'_>, size: usize) -> Result<Tensor> {
+    let parameter = |p: &Input<'_>| {
+        let mut shape = Shape::from_elem(1, y.ndim());
+        shape[2] = y.shape()[2];
+        if p.batched {
+            shape[0] = size;
+        }
+        reshape_to(p.value, &shape)
+    };
+    (&y * &parameter(weight)?)? + &parameter(bias)?
+}
+
+/// Groups of channels of each sample's images: the steps, with the batch as data.
+fn group_norm(groups: usize, eps: f64, x: &[Input<'_>], size: usize, out: &[Meta]) -> Result<Results<Tensor>> {
+    let Some(Meta { dtype, .. }) = out.get(1) else { return Err(Error::runtime("group_norm", "has three results")) };
+    let input = batched(&x[0], size)?.cast(*dtype)?;
+    let inner = input.numel() / (size * input.shape()[1] * groups).max(1);
+    let rows = reshape_to(&input, &[size, input.shape()[1], groups, inner])?;
+    let y = reshape_to(&crate::ops::norm::standardized(&rows, 1, 1, eps)?, input.shape())?;
+    let y = by_channel(y, &x[1], &x[2], size)?.cast(out[0].dtype)?;
+    let (mean, var) = (rows.mean(Some(&[-1]), false, None)?, rows.var(Some(&[-1]), 0, false)?);
+    Ok(Results::from_iter([y, mean, (var + eps)?.rsqrt()?]))
+}
+
+/// Channels of each sample: the steps, with the batch as data.
+fn batch_norm(eps: f64, x: &[Input<'_>], size: usize, out: &[Meta]) -> Result<Results<Tensor>> {
+    let Some(Meta { dtype, .. }) = out.get(1) else { return Err(Error::runtime("batch_norm", "has four results")) };
+    let input = batched(&x[0], size)?.cast(*dtype)?;
+    let over: Vec<isize> = (1..input.ndim() as isize).filter(|&d| d != 2).collect();
+    let y = crate::ops::norm::standardized(&input, 1, 0, eps)?;
+    let y = by_channel(y, &x[1], &x[2], size)?.cast(out[0].dtype)?;
+    let (mean, var) = (input.mean(Some(&over), false, None)?, input.var(Some(&over), 0, false)?);
+    let scale = (&var + eps)?.rsqrt()?;
+    Ok(Results::from_iter([y, mean, var, scale]))
 }
 
 /// One sample after the other: right for every primitive, and slow.

@@ -11,7 +11,7 @@ use crate::shape::Layout;
 use crate::Result;
 
 /// Elements whose mean the others are measured from.
-const FIRST: usize = 512;
+pub(super) const FIRST: usize = 512;
 /// Pieces shorter than this are not worth a loop of their own.
 const SHORT: usize = 16;
 
@@ -64,13 +64,16 @@ impl Channels {
     }
 }
 
-/// One row: standardised, scaled and shifted; or, of `g`, the gradient through that, and the sums that weight and bias get.
+/// One row: standardised, scaled and shifted, with its mean and variance; or, of `g`, the gradient through that, and the sums
+/// that weight and bias get.
 struct Row<'a, 'o, T: Wide> {
     x: &'a [T],
     g: Option<&'a [T]>,
     how: Channels,
     row: usize,
     eps: f64,
+    /// The mean and `1 / sqrt(var + eps)` of what `g` is the gradient of, where they are known.
+    known: Option<[f64; 2]>,
     by: [T::W; 2],
     /// Where its pieces go.
     out: &'a mut [&'o mut [T]],
@@ -82,7 +85,7 @@ const LANES: usize = 16;
 
 /// With `d` the elements less a number, the sums of `d` and of `d²`.
 #[inline(always)]
-fn moments<T: Wide<W: Compute>>(x: &[T], less: T::W) -> [f64; 4] {
+pub(super) fn moments<T: Wide<W: Compute>>(x: &[T], less: T::W) -> [f64; 4] {
     let zero = T::W::of(0.0);
     let mut sums = [0.0; 4];
     for x in x.chunks(SUMMED) {
@@ -137,24 +140,55 @@ fn joint_moments<T: Wide<W: Compute>>(x: &[T], g: &[T], less: T::W) -> [f64; 4] 
     sums
 }
 
+/// The sums of `g` and of `g d` alone, where the other two are known.
+#[inline(always)]
+pub(super) fn met<T: Wide<W: Compute>>(x: &[T], g: &[T], less: T::W) -> [f64; 4] {
+    let zero = T::W::of(0.0);
+    let mut sums = [0.0; 2];
+    for (x, g) in x.chunks(SUMMED).zip(g.chunks(SUMMED)) {
+        let mut lanes = [[zero; LANES]; 2];
+        let ((a, x), (b, g)) = (x.as_chunks::<LANES>(), g.as_chunks::<LANES>());
+        for (x, g) in x.iter().zip(g) {
+            let g = g.widen();
+            sums[0] += g.into();
+            sums[1] += (g * (x.widen() - less)).into();
+        }
+        for (x, g) in a.iter().zip(b) {
+            for j in 0..LANES {
+                let g = g[j].widen();
+                lanes[0][j] = lanes[0][j] + g;
+                lanes[1][j] = lanes[1][j] + g * (x[j].widen() - less);
+            }
+        }
+        for (sum, lanes) in sums.iter_mut().zip(lanes) {
+            *sum += join(lanes, |a, b| a + b).into();
+        }
+    }
+    [0.0, 0.0, sums[0], sums[1]]
+}
+
 impl<T: Wide<W: Compute>> Task for Row<'_, '_, T> {
     type Out = [f64; 2];
     #[inline(always)]
     fn run<const F: bool>(self) -> [f64; 2] {
-        let Row { x, g, how, row, eps, by: [weight, bias], out } = self;
+        let Row { x, g, how, row, eps, known, by: [weight, bias], out } = self;
         let count = how.count();
         // One pass over the row: elements are measured from the mean of the first of them. As that is a mean of some, it
         // is so near the mean of all that the sum of squares loses little.
         let first = how.row(x, row).next().unwrap_or_default();
         let first = &first[..first.len().min(FIRST)];
-        let less = T::W::of(total(first, |x| x) / first.len() as f64);
+        let less = T::W::of(match known {
+            Some([mean, _]) => mean,
+            None => total(first, |x| x) / first.len() as f64,
+        });
         // Loops, no closures: these would not be compiled for this function's instruction set.
         let mut sums = [0.0; 4];
         for piece in 0..how.pieces {
             let own = (piece * how.rows + row) * how.len..(piece * how.rows + row + 1) * how.len;
-            let part = match g {
-                None => moments(&x[own], less),
-                Some(g) => joint_moments(&x[own.clone()], &g[own], less),
+            let part = match (g, known) {
+                (None, _) => moments(&x[own], less),
+                (Some(g), None) => joint_moments(&x[own.clone()], &g[own], less),
+                (Some(g), Some(_)) => met(&x[own.clone()], &g[own], less),
             };
             for (sum, part) in sums.iter_mut().zip(part) {
                 *sum += part;
@@ -163,7 +197,8 @@ impl<T: Wide<W: Compute>> Task for Row<'_, '_, T> {
         // The mean, measured from there.
         let mean = sums[0] / count;
         let variance = sums[1] / count - mean * mean;
-        let inverse = 1.0 / (if variance < 0.0 { 0.0 } else { variance } + eps);
+        let variance = if variance < 0.0 { 0.0 } else { variance };
+        let inverse = known.map_or(1.0 / (variance + eps), |[_, scale]| scale * scale);
         let scale = inverse.sqrt() * weight.into();
         let Some(g) = g else {
             let (shift, scale) = (T::W::of(bias.into() - mean * scale), T::W::of(scale));
@@ -172,7 +207,7 @@ impl<T: Wide<W: Compute>> Task for Row<'_, '_, T> {
                     *o = T::narrow((x.widen() - less) * scale + shift);
                 }
             }
-            return [0.0; 2];
+            return [less.into() + mean, variance];
         };
         let met = sums[3] - mean * sums[2];
         let slope = met / count * inverse;
@@ -187,21 +222,29 @@ impl<T: Wide<W: Compute>> Task for Row<'_, '_, T> {
     }
 }
 
-/// Rows less their mean over their deviation, scaled and shifted; of `g`, which has the layout of `x`, the gradient through
-/// that, with the sums over each row of `g` times what was standardised and of `g`, the gradients of weight and bias.
+/// What rows are scaled and shifted by, and what is known of them.
+#[derive(Clone, Copy)]
+pub(super) struct By<'a> {
+    pub weight: &'a [f64],
+    pub bias: Option<&'a [f64]>,
+    /// Means, and `1 / sqrt(var + eps)`.
+    pub known: Option<[&'a [f64]; 2]>,
+}
+
+/// Rows less their mean over their deviation, scaled and shifted, with the mean and variance of each; of `g`, which has the
+/// layout of `x`, the gradient through that, with the sums over each row of `g` times what was standardised and of `g`, the
+/// gradients of weight and bias.
 pub(super) fn standardize<T: Float>(
     x: &CpuArray,
     g: Option<&CpuArray>,
     how: Channels,
     eps: f64,
-    weight: Option<&[T]>,
-    bias: Option<&[T]>,
+    by: Option<By<'_>>,
 ) -> Result<(CpuArray, Vec<[f64; 2]>)> {
     let start = |a: &CpuArray| a.layout.offset;
     let (guard, g_guard) = (x.read::<T>(), g.map(|g| g.read::<T>()));
     let data = &guard[start(x)..][..how.numel()];
     let g = g_guard.as_ref().zip(g).map(|(guard, g)| &guard[start(g)..][..how.numel()]);
-    let number = |of: Option<&[T]>, row: usize, other: f64| of.map_or(T::W::of(other), |of| of[row].widen());
     let mut sums = scratch([0.0; 2], how.rows);
     let flat = CpuArray::build(&[how.numel()], |out: &mut [T]| {
         // A row at a time, which the cache may hold until its results are written.
@@ -214,8 +257,10 @@ pub(super) fn standardize<T: Float>(
         threads::for_chunks(&mut jobs, 1, grain, |first, jobs| {
             for (i, (out, sums)) in jobs.iter_mut().enumerate() {
                 let row = first + i;
-                let by = [number(weight, row, 1.0), number(bias, row, 0.0)];
-                **sums = run(Row { x: data, g, how, row, eps, by, out });
+                let of =
+                    by.map_or([1.0, 0.0], |by| [by.weight[row], by.bias.map_or(0.0, |bias| bias[row])]).map(T::W::of);
+                let known = by.and_then(|by| by.known).map(|[mean, scale]| [mean[row], scale[row]]);
+                **sums = run(Row { x: data, g, how, row, eps, known, by: of, out });
             }
         });
         Ok(())
@@ -244,8 +289,8 @@ mod tests {
             let (x, g) = (transposed(&numbers(1)), transposed(&numbers(2)));
             let how = Channels::of(&x.layout, 3).unwrap();
             let (y, back) = (
-                standardize::<f64>(&x, None, how, eps, None, None).unwrap().0,
-                standardize::<f64>(&x, Some(&g), how, eps, None, None).unwrap().0,
+                standardize::<f64>(&x, None, how, eps, None).unwrap().0,
+                standardize::<f64>(&x, Some(&g), how, eps, None).unwrap().0,
             );
             assert_eq!((&y.layout, &back.layout), (&x.layout, &x.layout));
             // The same of rows that are dense.

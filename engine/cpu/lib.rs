@@ -9,6 +9,7 @@
 pub mod airy;
 mod attention;
 mod batch_norm;
+mod batch_norm_columns;
 mod bessel;
 mod bessel_lanes;
 pub(crate) mod blas;
@@ -29,6 +30,7 @@ mod fft;
 mod fused;
 mod fused_loop;
 mod gamma;
+mod group_norm;
 mod index;
 mod index_plan;
 pub mod linalg;
@@ -74,6 +76,7 @@ use lucid_ir::ops::linalg::LinalgOp;
 use lucid_ir::ops::loss::LossOp;
 use lucid_ir::ops::nn::NnOp;
 use lucid_ir::ops::norm::NormOp;
+use lucid_ir::ops::normalization::NormalizationOp;
 use lucid_ir::ops::order::OrderOp;
 use lucid_ir::ops::pool::PoolOp;
 use lucid_ir::ops::quantize::QuantizeOp;
@@ -91,7 +94,6 @@ use lucid_ir::Meta;
 pub(crate) use lucid_ir::{
     dtype, error, fallible, shape, with_computed_dtype, with_dtype, DType, Device, Element, Error, Result, Scalar,
 };
-pub use norm::affine_gradients;
 pub use simd::shared_memory::release_names;
 pub use simd::threads::{num_threads, set_num_threads};
 pub use simd::{as_bytes, from_bytes};
@@ -486,6 +488,10 @@ impl Backend for CpuBackend {
 
     fn nn(op: &NnOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
         kernel(|| fused::nn(op, inputs, out))
+    }
+
+    fn normalization(op: &NormalizationOp, inputs: &[&CpuArray], out: &[Meta]) -> Result<Results<CpuArray>> {
+        kernel(|| norm::normalization(op, inputs, out))
     }
 
     fn recurrent(op: &RecurrentOp, inputs: &[&CpuArray], out: &[Meta]) -> Result<Results<CpuArray>> {

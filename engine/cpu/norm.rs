@@ -4,15 +4,19 @@
 //! results; on the way back the shares of weight and bias in the same pass. 16-bit floats are computed with in `float32`.
 //! Invariant: sums over rows are made of blocks of fixed size, so that they do not depend on the number of threads.
 
-use super::batch_norm::{self, Channels};
+use super::batch_norm::{self, By, Channels};
+use super::batch_norm_columns::{self, Table};
 use super::fused::{total, total2, with_float, Compute, Float, LANES, SUMMED};
+use super::group_norm::{self, Groups};
 use super::simd::{join, run, threads, Task, Wide};
 use super::CpuArray;
 use crate::fallible::{scratch, scratch_from};
 use crate::{Error, Result};
-use lucid_ir::backend::Array;
+use lucid_ir::backend::{Array, Results};
 use lucid_ir::ops::norm::NormOp;
+use lucid_ir::ops::normalization::NormalizationOp;
 use lucid_ir::Meta;
+use smallvec::SmallVec;
 
 /// Rows whose shares of the gradients of weight and bias are added up in their own precision.
 const GROUP: usize = 64;
@@ -33,9 +37,92 @@ pub fn norm(op: &NormOp, inputs: &[&CpuArray], out: &Meta) -> Result<CpuArray> {
     }
 }
 
-/// The gradient through [`NormOp::Affine`] from `g`: to the input, the weight and the bias.
-pub fn affine_gradients(g: &CpuArray, x: &CpuArray, weight: &CpuArray, dims: usize, eps: f64) -> Result<[CpuArray; 3]> {
-    with_float!("layer_norm", x.dtype(), T => affine_back::<T>(g, x, weight, dims, eps))
+/// The kernels of the `normalization` family.
+pub fn normalization(op: &NormalizationOp, inputs: &[&CpuArray], out: &[Meta]) -> Result<Results<CpuArray>> {
+    let &NormalizationOp::LayerGradient { dims, eps } = op else { return of_channels(op, inputs, out) };
+    let &[g, x, weight] = inputs else { return Err(Error::runtime(op.name(), "takes three arrays")) };
+    with_float!("layer_norm", x.dtype(), T => affine_back::<T>(g, x, weight, dims, eps)).map(Results::from)
+}
+
+/// Batch or group norm with its statistics, or its gradient.
+fn of_channels(op: &NormalizationOp, inputs: &[&CpuArray], out: &[Meta]) -> Result<Results<CpuArray>> {
+    let (g, x, rest) = match (op, inputs) {
+        (NormalizationOp::Batch { .. } | NormalizationOp::Group { .. }, [x, rest @ ..]) => (None, *x, rest),
+        (_, [g, x, rest @ ..]) => (Some(*g), *x, rest),
+        _ => return Err(Error::runtime(op.name(), "takes more arrays")),
+    };
+    let mut vectors: SmallVec<[Vec<f64>; 3]> = SmallVec::new();
+    for vector in rest {
+        vectors.push(with_float!("batch_norm", vector.dtype(), T => doubles::<T>(vector))?);
+    }
+    let (made, sums) = with_float!("batch_norm", x.dtype(), T => match (op, &vectors[..]) {
+        (NormalizationOp::Group { groups, eps }, [weight, bias]) => {
+            group_norm::forward::<T>(x, Groups::of(x.shape(), *groups), *eps, [weight, bias])
+        }
+        (NormalizationOp::GroupGradient, [weight, mean, scale]) => {
+            let groups = rest.get(1).map_or(1, |mean| mean.shape()[1]);
+            group_norm::backward::<T>(x, g.unwrap_or(x), Groups::of(x.shape(), groups), weight, [mean, scale])
+        }
+        (op, vectors) => {
+            let x = match Table::of(&x.layout) {
+                Some(_) => x.clone(),
+                None => x.contiguous()?,
+            };
+            let g = g.map(|g| g.ordered_as(&x.layout)).transpose()?;
+            let eps = if let NormalizationOp::Batch { eps } = *op { eps } else { 0.0 };
+            channels::<T>(&x, g.as_ref(), vectors, eps)
+        }
+    })?;
+    let mut results = Results::from_iter([made]);
+    for (nr, meta) in out.iter().enumerate().skip(1) {
+        let of = |[a, b]: &[f64; 2]| match (nr, op) {
+            (1, _) => *a,
+            (3, NormalizationOp::Batch { eps }) => 1.0 / (b + eps).sqrt(),
+            _ => *b,
+        };
+        results.push(with_float!("batch_norm", meta.dtype, T => vector::<T>(&meta.shape, sums.iter().map(of)))?);
+    }
+    Ok(results)
+}
+
+/// An array of these numbers.
+fn vector<T: Float>(shape: &[usize], numbers: impl Iterator<Item = f64>) -> Result<CpuArray> {
+    CpuArray::build(shape, |out: &mut [T]| {
+        out.iter_mut().zip(numbers).for_each(|(o, x)| *o = T::finish(x));
+        Ok(())
+    })
+}
+
+/// The elements of a vector in double precision.
+fn doubles<T: Float>(x: &CpuArray) -> Result<Vec<f64>> {
+    let x = x.contiguous()?;
+    let guard = x.read::<T>();
+    Ok(scratch_from(x.slice(&guard).iter().map(|x| x.widen().into())))
+}
+
+/// Of `x` alone batch norm by a weight and a bias, and means and variances; of `g` its gradient from a weight, means and
+/// `1 / sqrt(var + eps)`, and the gradients of weight and bias.
+fn channels<T: Float>(
+    x: &CpuArray,
+    g: Option<&CpuArray>,
+    vectors: &[Vec<f64>],
+    eps: f64,
+) -> Result<(CpuArray, Vec<[f64; 2]>)> {
+    let second = Channels::second(x.shape());
+    match (g, vectors, Table::of(&x.layout)) {
+        (None, [weight, bias], Some(table)) => batch_norm_columns::forward::<T>(x, table, eps, weight, bias),
+        (None, [weight, bias], None) => {
+            batch_norm::standardize::<T>(x, None, second, eps, Some(By { weight, bias: Some(bias), known: None }))
+        }
+        (Some(g), [weight, mean, scale], Some(table)) => {
+            batch_norm_columns::backward::<T>(x, g, table, weight, [mean, scale])
+        }
+        (Some(g), [weight, mean, scale], None) => {
+            let by = By { weight, bias: None, known: Some([mean, scale]) };
+            batch_norm::standardize::<T>(x, Some(g), second, eps, Some(by))
+        }
+        _ => Err(Error::runtime("batch_norm", "takes more arrays")),
+    }
 }
 
 /// The length of rows of the last dimensions.
@@ -165,7 +252,7 @@ fn weighted<T: Wide<W: Compute>>(g: &[T], x: &[T], w: &[T], mean: T::W) -> (f64,
 
 pub(super) fn standardize<T: Float>(x: &CpuArray, dims: usize, eps: f64) -> Result<CpuArray> {
     if let Some(how) = Channels::of(&x.layout, dims) {
-        let (y, _) = batch_norm::standardize::<T>(x, None, how, eps, None, None)?;
+        let (y, _) = batch_norm::standardize::<T>(x, None, how, eps, None)?;
         return Ok(y);
     }
     forward::<T>(&x.contiguous()?, row_of(x.shape(), dims)?, eps, None)
@@ -185,7 +272,7 @@ fn forward<T: Float>(x: &CpuArray, n: usize, eps: f64, by: Option<(&[T], &[T])>)
 /// The gradient of standardisation over the last `dims` dimensions.
 pub(super) fn standardize_gradient<T: Float>(g: &CpuArray, x: &CpuArray, dims: usize, eps: f64) -> Result<CpuArray> {
     if let Some(how) = Channels::of(&x.layout, dims) {
-        let (dx, _) = batch_norm::standardize::<T>(x, Some(&g.ordered_as(&x.layout)?), how, eps, None, None)?;
+        let (dx, _) = batch_norm::standardize::<T>(x, Some(&g.ordered_as(&x.layout)?), how, eps, None)?;
         return Ok(dx);
     }
     let n = row_of(x.shape(), dims)?;
@@ -205,10 +292,7 @@ fn affine<T: Float>(x: &CpuArray, weight: &CpuArray, bias: &CpuArray, dims: usiz
     let (x, weight, bias) = (x.contiguous()?, weight.contiguous()?, bias.contiguous()?);
     let (weight_guard, bias_guard) = (weight.read::<T>(), bias.read::<T>());
     let (w, b) = (weight.slice(&weight_guard), bias.slice(&bias_guard));
-    match dims {
-        0 => Ok(batch_norm::standardize::<T>(&x, None, Channels::second(x.shape()), eps, Some(w), Some(b))?.0),
-        _ => forward(&x, row_of(x.shape(), dims)?, eps, Some((w, b))),
-    }
+    forward(&x, row_of(x.shape(), dims)?, eps, Some((w, b)))
 }
 
 fn affine_back<T: Float>(
@@ -221,17 +305,6 @@ fn affine_back<T: Float>(
     let (g, x, weight) = (g.contiguous()?, x.contiguous()?, weight.contiguous()?);
     let weight_guard = weight.read::<T>();
     let w = weight.slice(&weight_guard);
-    let vector = |sums: &mut dyn Iterator<Item = f64>| {
-        CpuArray::build(weight.shape(), |out: &mut [T]| {
-            out.iter_mut().zip(sums).for_each(|(o, sum)| *o = T::finish(sum));
-            Ok(())
-        })
-    };
-    if dims == 0 {
-        let how = Channels::second(x.shape());
-        let (dx, sums) = batch_norm::standardize::<T>(&x, Some(&g), how, eps, Some(w), None)?;
-        return Ok([dx, vector(&mut sums.iter().map(|s| s[0]))?, vector(&mut sums.iter().map(|s| s[1]))?]);
-    }
     let n = row_of(x.shape(), dims)?;
     let (g_guard, x_guard) = (g.read::<T>(), x.read::<T>());
     let (gs, xs) = (g.slice(&g_guard), x.slice(&x_guard));
@@ -251,7 +324,8 @@ fn affine_back<T: Float>(
         sums.iter_mut().zip(share).for_each(|(sum, &s)| *sum += s.into());
     }
     let (of_weight, of_bias) = sums.split_at(n);
-    Ok([dx, vector(&mut of_weight.iter().copied())?, vector(&mut of_bias.iter().copied())?])
+    let vector = |sums: &[f64]| vector::<T>(weight.shape(), sums.iter().copied());
+    Ok([dx, vector(of_weight)?, vector(of_bias)?])
 }
 
 #[cfg(test)]
@@ -325,7 +399,7 @@ mod tests {
     #[test]
     fn scaled_and_shifted_rows_and_channels() {
         let eps = 0.1;
-        for (shape, dims) in [([70, 3, 50], 1), ([70, 3, 50], 2), ([4, 5, 20], 0), ([4, 5, 3], 0)] {
+        for (shape, dims) in [([70, 3, 50], 1), ([70, 3, 50], 2), ([4, 5, 20], 0), ([4, 5, 3], 0), ([70, 19, 1], 0)] {
             let numel: usize = shape.iter().product();
             let (x, g) = (numbers(numel, 1), numbers(numel, 2));
             let [a, b, c] = shape;
@@ -343,10 +417,20 @@ mod tests {
             for threads in [1, 3] {
                 threads::set_num_threads(threads);
                 for (x, g) in layouts(&shape, &x).iter().zip(layouts(&shape, &g).iter().rev()) {
-                    let got =
-                        norm(&NormOp::Affine { dims, eps }, &[x, &w, &shift], &Meta::new(&shape, crate::DType::F64));
-                    near(&show::<f64>(&got.unwrap()), &y);
-                    let got = affine_gradients(g, x, &w, dims, eps).unwrap();
+                    let made = |op: &NormalizationOp, inputs: &[&CpuArray]| {
+                        let given: Vec<_> = inputs.iter().map(|x| (x.shape(), x.dtype())).collect();
+                        normalization(op, inputs, &op.results(&given).unwrap()).unwrap()
+                    };
+                    let got = if dims == 0 {
+                        let parts = made(&NormalizationOp::Batch { eps }, &[x, &w, &shift]);
+                        near(&show::<f64>(&parts[0]), &y);
+                        made(&NormalizationOp::BatchGradient, &[g, x, &w, &parts[1], &parts[3]])
+                    } else {
+                        let meta = Meta::new(&shape, crate::DType::F64);
+                        let got = norm(&NormOp::Affine { dims, eps }, &[x, &w, &shift], &meta);
+                        near(&show::<f64>(&got.unwrap()), &y);
+                        made(&NormalizationOp::LayerGradient { dims, eps }, &[g, x, &w])
+                    };
                     for (got, want) in got.iter().zip([&dx, &dw, &db]) {
                         near(&show::<f64>(got), want);
                     }

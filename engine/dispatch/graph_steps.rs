@@ -1,6 +1,6 @@
 //! Steps of a graph, which the tape sees nothing of: primitives, and fused kernels.
 
-use super::{arrays, communication, cpu_array, execute, of_cpu_array, transfer, Meta, Prim, Storage, Wrapped};
+use super::{arrays, communication, cpu_array, execute, transfer, Meta, Prim, Storage, Wrapped};
 use crate::meta::MetaBackend;
 use crate::ops::OpRow;
 use crate::shape::Layout;
@@ -89,21 +89,6 @@ pub(crate) fn in_one_pass(inputs: &[&Tensor], ops: &[(ElementOp, &[Operand])]) -
     Ok(made.and_then(|made| made.into_iter().next()).map(Tensor::from_storage))
 }
 
-/// The gradient through `normalize_affine` from a gradient, the input and the weight, in one pass; nothing where the device
-/// has none.
-pub(crate) fn norm_gradients(inputs: &[&Tensor; 3], dims: usize, eps: f64) -> Result<Option<[Tensor; 3]>> {
-    let begun = profile::begin();
-    let made = match (inputs.map(cpu_array), inputs.map(gpu_array)) {
-        ([Some(g), Some(x), Some(w)], _) => Some(lucid_cpu::affine_gradients(g, x, w, dims, eps)?.map(of_cpu_array)),
-        (_, [Some(g), Some(x), Some(w)]) => lucid_mlx::affine_gradients(g, x, w, dims, eps)?.map(|m| m.map(from_gpu)),
-        _ => None,
-    };
-    if made.is_some() {
-        profile::end_other(begun, "normalize_affine_gradient");
-    }
-    Ok(made)
-}
-
 fn gpu_array(x: &Tensor) -> Option<&lucid_mlx::GpuArray> {
     GpuBackend::unwrap(x.storage())
 }
@@ -111,18 +96,6 @@ fn gpu_array(x: &Tensor) -> Option<&lucid_mlx::GpuArray> {
 /// A tensor of the GPU's array.
 fn from_gpu(array: lucid_mlx::GpuArray) -> Tensor {
     Tensor::from_storage(GpuBackend::wrap(array))
-}
-
-/// The means and variances of channels (N, C, …), each (C), in one pass, which the tape sees nothing of; nothing where the
-/// device has none.
-pub(crate) fn channel_moments(x: &Tensor) -> Result<Option<[Tensor; 2]>> {
-    let Some(x) = gpu_array(x) else { return Ok(None) };
-    let begun = profile::begin();
-    let made = lucid_mlx::channel_moments(x)?.map(|made| made.map(from_gpu));
-    if made.is_some() {
-        profile::end_other(begun, "channel_moments");
-    }
-    Ok(made)
 }
 
 /// The gradient through attention from a gradient, query, key, value and perhaps a mask, to those of the three that are asked

@@ -3,12 +3,13 @@
 //! Apart from the way of one result, so that this one needs no list.
 
 use super::{arrays, device_mismatch, refuse_dtype, stored, Meta, Prim, Storage, Wrapped};
-use crate::layout_propagation::{matrices_by_columns, ordered};
+use crate::layout_propagation::{as_images, matrices_by_columns, ordered};
 use crate::meta::MetaBackend;
 use crate::ops::OpRow;
 use crate::{autograd, batching, graph, profile, Device, Error, Result, Tensor};
 use lucid_cpu::CpuBackend;
 use lucid_ir::backend::{Array, Results};
+use lucid_ir::ops::normalization::NormalizationOp;
 use lucid_mlx::GpuBackend;
 
 pub(super) fn execute<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], metas: &[Meta]) -> Result<Results<Storage>> {
@@ -25,6 +26,14 @@ pub(super) fn execute<B: Wrapped>(prim: &Prim, inputs: &[&Tensor], metas: &[Meta
         Prim::Order(op) => ordered::<B>(op, x[0], metas)?,
         Prim::Quantize(op) => B::quantize(op, x[0], metas)?,
         Prim::Recurrent(op) => B::recurrent(op, &x, metas)?,
+        Prim::Normalization(op @ (NormalizationOp::Batch { .. } | NormalizationOp::Group { .. })) => {
+            let mut made = B::normalization(op, &x, metas)?;
+            if let Some(first) = made.first_mut() {
+                *first = as_images::<B>(&x[..1], first.clone())?;
+            }
+            made
+        }
+        Prim::Normalization(op) => B::normalization(op, &x, metas)?,
         Prim::Decomposition(op) => {
             let rank = x[0].layout().ndim();
             let made = B::decomposition(op, &x, metas)?;

@@ -1,4 +1,4 @@
-//! Steps that a device runs in one pass over memory, such as the gradient through a norm: the recorder notes which steps
+//! Steps that a device runs in one pass over memory, such as the gradient through attention: the recorder notes which steps
 //! stand for it, and a program runs the pass in their place.
 //!
 //! Depends on `dispatch`. Invariant: the steps stay in the graph, as the reference and for all other cases; where the pass
@@ -15,14 +15,6 @@ const MOST_STEPS: usize = 48;
 /// What is done in one pass.
 #[derive(Clone, Debug)]
 pub enum OnePass {
-    /// The gradient through `normalize_affine`, from the gradient, the input and the weight to the input, the weight and
-    /// the bias.
-    NormGradient {
-        /// The trailing dimensions that are normalised; 0 for all but the channels.
-        dims: usize,
-        /// What is added to the variance.
-        eps: f64,
-    },
     /// The gradient through attention without a mask, from the gradient, query, key and value to those three.
     AttentionGradient {
         /// Does no query see later keys?
@@ -135,10 +127,6 @@ impl Pass {
     pub fn run(&self, graph: &Graph, inputs: &[&Tensor]) -> Result<Option<Results>> {
         let asked = |i: usize| self.composite.outputs.get(i).is_some_and(Option::is_some);
         let made: SmallVec<[Option<Tensor>; 3]> = match (&self.composite.kind, inputs) {
-            (OnePass::NormGradient { dims, eps }, &[g, x, w]) => {
-                let Some(made) = dispatch::norm_gradients(&[g, x, w], *dims, *eps)? else { return Ok(None) };
-                made.into_iter().map(Some).collect()
-            }
             (OnePass::AttentionGradient { causal, scale }, &[_, _, _, _]) => {
                 let asked = [asked(0), asked(1), asked(2)];
                 let Some(made) = dispatch::attention_gradients(inputs, *causal, *scale, asked)? else {
@@ -150,7 +138,7 @@ impl Pass {
                 let made = crate::ops::reduce::variance_alone(x, dim.as_deref(), *correction, *keepdim)?;
                 std::iter::once(Some(made)).collect()
             }
-            (OnePass::NormGradient { .. } | OnePass::AttentionGradient { .. } | OnePass::Variance { .. }, _) => {
+            (OnePass::AttentionGradient { .. } | OnePass::Variance { .. }, _) => {
                 return Ok(None);
             }
         };

@@ -16,6 +16,7 @@ use crate::ops::linalg::LinalgOp;
 use crate::ops::loss::LossOp;
 use crate::ops::nn::NnOp;
 use crate::ops::norm::NormOp;
+use crate::ops::normalization::NormalizationOp;
 use crate::ops::order::OrderOp;
 use crate::ops::pool::PoolOp;
 use crate::ops::quantize::QuantizeOp;
@@ -170,6 +171,8 @@ pub trait Backend {
     fn recurrent(op: &RecurrentOp, inputs: &[&Self::Array], out: &[Meta]) -> Result<Results<Self::Array>>;
     /// Runs a primitive of the family `norm`.
     fn norm(op: &NormOp, inputs: &[&Self::Array], out: &Meta) -> Result<Self::Array>;
+    /// Runs a primitive of the family `normalization`: arrays are as its `results` says.
+    fn normalization(op: &NormalizationOp, inputs: &[&Self::Array], out: &[Meta]) -> Result<Results<Self::Array>>;
     /// Checks that targets are classes, or what is ignored.
     fn loss(op: &LossOp, inputs: &[&Self::Array], out: &Meta) -> Result<Self::Array>;
     /// Packed words, scales and biases of matrices.

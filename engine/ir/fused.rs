@@ -72,6 +72,7 @@ impl ElementOp {
             | Prim::Conv(_)
             | Prim::Pool(_)
             | Prim::Norm(_)
+            | Prim::Normalization(_)
             | Prim::Loss(_)
             | Prim::Quantize(_)
             | Prim::Quantized(_)

@@ -55,6 +55,7 @@ macro_rules! for_each_family {
             Nn nn NnOp;
             Recurrent recurrent RecurrentOp;
             Norm norm NormOp;
+            Normalization normalization NormalizationOp;
             Loss loss LossOp;
             Quantize quantize QuantizeOp;
             Quantized quantized QuantizedOp;
@@ -80,7 +81,14 @@ macro_rules! define_prim {
             /// Has it several results, as those of its family have? Such primitives go through ways of their own, so that
             /// those of one result need no list.
             pub fn is_multi_output(&self) -> bool {
-                matches!(self, Prim::Order(_) | Prim::Decomposition(_) | Prim::Recurrent(_) | Prim::Quantize(_))
+                matches!(
+                    self,
+                    Prim::Order(_)
+                        | Prim::Decomposition(_)
+                        | Prim::Recurrent(_)
+                        | Prim::Normalization(_)
+                        | Prim::Quantize(_)
+                )
             }
 
             /// The name of the op's row in the table.

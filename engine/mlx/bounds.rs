@@ -77,6 +77,6 @@ fn find(at: &GpuArray) -> Made<(i64, i64)> {
     if let Some(cell) = at.base() {
         cell.learn(array.id(), ValueRange::Within(range.0, range.1));
     }
-    lazy::settle();
+    lazy::settle(true);
     Ok(range)
 }

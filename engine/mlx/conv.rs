@@ -18,6 +18,7 @@ use lucid_cpu::CpuBackend;
 use lucid_ir::backend::Backend;
 use lucid_ir::ops::conv::{ConvArgs, ConvOp, Spatial};
 use lucid_ir::Meta;
+use mlx_ffi::device::Kind;
 use mlx_ffi::{ops, Array, Dtype};
 
 pub(super) fn conv(op: &ConvOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> {
@@ -260,11 +261,18 @@ fn weight_gradient(x: &GpuArray, g: &GpuArray, args: &ConvArgs, shape: &[usize])
     let perm = channels_last(x.ndim());
     let (v, u) = (x.value()?, g.value()?);
     let plain = args.groups == 1 && args.dilation.iter().all(|&d| d == 1);
-    let kernel = match plain {
+    let kernel = match plain && !by_cudnn(&g.shape()[2..], &shape[2..]) {
         true => by_patches(&*v.ordered(Some(&perm))?, &*u.ordered(Some(&perm))?, args, shape)?,
         false => by_convolution(x.shape(), &v, &u, args, shape)?,
     };
     Ok(Value::new(kernel, Some(perm)))
+}
+
+/// Has cuDNN the quicker way, with less memory than all windows take? MLX tells it that a convolution is a gradient by images
+/// that are wider than what comes of them.
+fn by_cudnn(images: &[usize], window: &[usize]) -> bool {
+    let wider = images.len() == 2 && images[1] > window[1] && window.iter().product::<usize>() > 1;
+    wider && mlx_ffi::device::kind().is_ok_and(|kind| kind == Kind::Cuda)
 }
 
 /// One matrix product of the gradient with all windows of the input.
@@ -317,7 +325,11 @@ fn by_convolution(input: &[usize], x: &Value, g: &Value, args: &ConvArgs, shape:
     let x = cut_negative(x, &mut high)?;
     let (stride, dilation) = (sizes(&args.stride)?, sizes(&args.dilation)?);
     let unit = Ints::from_elem(1, n);
-    let y = convolve(&x, &g, [&dilation, &low, &high, &stride, &unit], args.groups, false)?;
+    let y = match args.groups {
+        // What cuDNN must not be given is a question of planes and channels, which this has in other places.
+        1 => ops::conv_general(&x, &g, &dilation, &low, &high, &stride, &unit, 1, false)?,
+        groups => convolve(&x, &g, [&dilation, &low, &high, &stride, &unit], groups, false)?,
+    };
     Ok(ops::swapaxes(&y, 0, -1)?)
 }
 

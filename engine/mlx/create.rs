@@ -184,7 +184,7 @@ pub(super) fn lend(x: &GpuArray) -> Made<Option<HostLease>> {
     }
     let logical = x.value()?.logical()?.into_owned();
     let lease = HostLease::of(logical)?;
-    lazy::settle();
+    lazy::settle(true);
     Ok(lease)
 }
 
@@ -199,7 +199,7 @@ pub(super) fn range_of(bytes: &[u8], dtype: DType) -> ValueRange {
 pub(super) fn copy_to(x: &GpuArray, out: &mut [u8]) -> Made<()> {
     let logical = x.value()?.logical()?.into_owned();
     logical.copy_to(out)?;
-    lazy::settle();
+    lazy::settle(true);
     Ok(())
 }
 
@@ -207,7 +207,7 @@ pub(super) fn copy_to(x: &GpuArray, out: &mut [u8]) -> Made<()> {
 pub(super) fn with_bytes<R>(x: &GpuArray, f: impl FnOnce(&[u8]) -> R) -> Made<R> {
     let logical = x.value()?.logical()?.into_owned();
     let result = logical.read(f)?;
-    lazy::settle();
+    lazy::settle(true);
     Ok(result)
 }
 

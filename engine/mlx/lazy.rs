@@ -84,7 +84,13 @@ struct Pending {
     bytes: usize,
     /// The list's length after it was last looked through.
     kept: usize,
+    /// A smaller budget than that of all, if any: see [`FIRST_BYTES`].
+    budget: Option<usize>,
 }
+
+/// After an evaluation that somebody waited for a GPU has nothing to do. It begins once so much is recorded, instead of waiting
+/// for a whole budget, and budgets double from there on: while one is recorded, the one before is computed.
+const FIRST_BYTES: usize = 32 << 20;
 
 impl Drop for Pending {
     fn drop(&mut self) {
@@ -135,7 +141,8 @@ pub(super) fn note(cell: &Arc<Cell>, bytes: usize) -> Made<()> {
         p.cells.push(Arc::downgrade(cell));
         p.ops += 1;
         p.bytes += bytes;
-        p.ops >= MAX_OPS.load(Ordering::Relaxed) || p.bytes >= MAX_BYTES.load(Ordering::Relaxed)
+        let most = p.budget.unwrap_or(usize::MAX).min(MAX_BYTES.load(Ordering::Relaxed));
+        p.ops >= MAX_OPS.load(Ordering::Relaxed) || p.bytes >= most
     });
     if full.unwrap_or(false) {
         flush()
@@ -144,11 +151,17 @@ pub(super) fn note(cell: &Arc<Cell>, bytes: usize) -> Made<()> {
     }
 }
 
+/// Does the device compute what is recorded beside the processor? On Metal nobody has measured what that takes.
+fn starts_early() -> bool {
+    mlx_ffi::device::kind().is_ok_and(|kind| kind == Kind::Cuda)
+}
+
 /// Starts computing all that waits and is still alive.
 #[cold]
 fn flush() -> Made<()> {
-    let Ok(pending) = PENDING.try_with(RefCell::take) else { return Ok(()) };
-    let mut cells = std::mem::take(&mut { pending }.cells);
+    let Ok(mut pending) = PENDING.try_with(RefCell::take) else { return Ok(()) };
+    let doubled = pending.budget.map(|bytes| bytes.saturating_mul(2));
+    let mut cells = std::mem::take(&mut pending.cells);
     cells.append(&mut LEFT_BEHIND.lock());
     let alive: Vec<Arc<Cell>> = cells.iter().filter_map(Weak::upgrade).collect();
     drop(cells);
@@ -182,12 +195,19 @@ fn flush() -> Made<()> {
         });
     }
     alive.iter().for_each(|c| c.forget_origin());
-    let _ = PENDING.try_with(|p| p.borrow_mut().cells.append(&mut later));
+    let _ = PENDING.try_with(|p| {
+        let p = &mut *p.borrow_mut();
+        p.cells.append(&mut later);
+        p.budget = doubled.filter(|&bytes| bytes < MAX_BYTES.load(Ordering::Relaxed));
+    });
     Ok(())
 }
 
-/// After an evaluation that somebody asked for: drops from the list what no longer waits.
-pub(super) fn settle() {
+/// After an evaluation that somebody asked for, and perhaps waited for: drops from the list what no longer waits.
+pub(super) fn settle(waited: bool) {
+    if waited && starts_early() {
+        let _ = PENDING.try_with(|p| p.borrow_mut().budget = Some(FIRST_BYTES));
+    }
     let due = |p: &RefCell<Pending>| {
         let p = p.borrow();
         // Long lists are looked through when they have doubled, so that the cost per op stays bounded.

@@ -38,6 +38,7 @@ mod framed;
 mod fused_kernel;
 mod fused_linear;
 mod gamma;
+mod group_norm_kernels;
 mod host_kernel;
 mod index;
 mod integer;
@@ -58,6 +59,7 @@ mod max_pool;
 pub mod metal;
 mod nn;
 mod norm_kernels;
+mod normalization;
 mod optim;
 mod order;
 mod pool;
@@ -88,7 +90,6 @@ pub use decoder_layer::{decoder_layer, DecoderLayer};
 pub use host_kernel::set_hosting;
 pub use layer_kernel::KnownLayer;
 pub use lower::set_lowering;
-pub use norm_kernels::{affine_gradients, channel_moments};
 pub use row_product::{is_wanted as runs_decoder_layers, row_product, Gate, RowMatrix};
 
 use crate::shape::Layout;
@@ -107,6 +108,7 @@ use lucid_ir::ops::linalg::LinalgOp;
 use lucid_ir::ops::loss::LossOp;
 use lucid_ir::ops::nn::NnOp;
 use lucid_ir::ops::norm::NormOp;
+use lucid_ir::ops::normalization::NormalizationOp;
 use lucid_ir::ops::order::OrderOp;
 use lucid_ir::ops::pool::PoolOp;
 use lucid_ir::ops::quantize::QuantizeOp;
@@ -238,6 +240,10 @@ impl Backend for GpuBackend {
     fn nn(op: &NnOp, inputs: &[&GpuArray], out: &Meta) -> Result<GpuArray> {
         named!(op, nn::nn(op, inputs, out))
     }
+    fn normalization(op: &NormalizationOp, inputs: &[&GpuArray], out: &[Meta]) -> Result<Results<GpuArray>> {
+        named!(op, normalization::normalization(op, inputs, out))
+    }
+
     fn recurrent(op: &RecurrentOp, inputs: &[&GpuArray], out: &[Meta]) -> Result<Results<GpuArray>> {
         named!(op, rnn_layer::recurrent(op, inputs, out))
     }
@@ -310,7 +316,7 @@ impl Backend for GpuBackend {
             } else {
                 transforms::async_eval(&refs)?
             }
-            lazy::settle();
+            lazy::settle(wait);
             Ok(())
         };
         evaluated().map_err(|e| e.of("eval"))

@@ -278,10 +278,7 @@ fn gelu_slope(x: &Array, tanh: bool, dtype: DType) -> Made<Array> {
 fn terms(op: &NormOp, shape: &[usize]) -> usize {
     let (NormOp::Standardize { dims, .. } | NormOp::StandardizeGradient { dims, .. } | NormOp::Affine { dims, .. }) =
         *op;
-    match dims {
-        0 => numel(shape) / shape.get(1).copied().unwrap_or(1).max(1),
-        dims => numel(&shape[shape.len() - dims..]),
-    }
+    numel(&shape[shape.len() - dims..])
 }
 
 pub(super) fn norm(op: &NormOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArray> {
@@ -302,11 +299,6 @@ pub(super) fn norm(op: &NormOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArr
         }
         (NormOp::Affine { dims, eps }, [x, w, b]) => {
             let (w, b) = (w.value()?, b.value()?);
-            if *dims == 0
-                && let Some(value) = norm_kernels::channels(x, [&*w.logical()?, &*b.logical()?], *eps)?
-            {
-                return GpuArray::new(value, &out.shape, out.dtype);
-            }
             let x = x.value()?;
             let array = affine(&*x.logical()?, [&*w.logical()?, &*b.logical()?], *dims, *eps, out)?;
             return GpuArray::new(Value::plain(array), &out.shape, out.dtype);
@@ -332,30 +324,16 @@ pub(super) fn norm(op: &NormOp, inputs: &[&GpuArray], out: &Meta) -> Made<GpuArr
     GpuArray::new(Value::plain(array), &out.shape, out.dtype)
 }
 
-/// Standardised over the last dimensions, or, for `dims` 0, over all but the second; scaled and shifted.
-fn affine(x: &Array, by: [&Array; 2], dims: usize, eps: f64, out: &Meta) -> Made<Array> {
+/// Standardised over the last dimensions; scaled and shifted.
+fn affine(x: &Array, [w, b]: [&Array; 2], dims: usize, eps: f64, out: &Meta) -> Made<Array> {
     if numel(&out.shape) == 0 {
         return Ok(x.clone());
     }
-    let (shape, [w, b]) = (ints(&out.shape)?, by);
-    if dims > 0 {
-        let (mut flat, over) = (ints(&out.shape[..out.shape.len() - dims])?, [int(w.size())?]);
-        flat.push(over[0]);
-        let (w, b) = (ops::reshape(w, &over)?, ops::reshape(b, &over)?);
-        let y = fast::layer_norm(&ops::reshape(x, &flat)?, Some(&w), Some(&b), eps as f32)?;
-        return Ok(ops::reshape(&y, &shape)?);
-    }
-    let mut wide = Ints::from_elem(1, shape.len());
-    wide[1] = shape[1];
-    let half = out.dtype.is_half();
-    let x = if half { ops::astype(x, Dtype::Float32)? } else { x.clone() };
-    let over: Ints = (0..int(shape.len())?).filter(|&d| d != 1).collect();
-    let centred = ops::subtract(&x, &ops::mean_axes(&x, &over, true)?)?;
-    let eps = constant(eps, if half { DType::F32 } else { out.dtype })?;
-    let scale = ops::rsqrt(&ops::add(&ops::mean_axes(&ops::square(&centred)?, &over, true)?, &eps)?)?;
-    let y = ops::multiply(&ops::multiply(&centred, &scale)?, &ops::reshape(w, &wide)?)?;
-    let y = ops::add(&y, &ops::reshape(b, &wide)?)?;
-    Ok(if half { ops::astype(&y, convert::dtype(out.dtype)?)? } else { y })
+    let (mut flat, over) = (ints(&out.shape[..out.shape.len() - dims])?, [int(w.size())?]);
+    flat.push(over[0]);
+    let (w, b) = (ops::reshape(w, &over)?, ops::reshape(b, &over)?);
+    let y = fast::layer_norm(&ops::reshape(x, &flat)?, Some(&w), Some(&b), eps as f32)?;
+    Ok(ops::reshape(&y, &ints(&out.shape)?)?)
 }
 
 /// `(g - mean(g) - y mean(g y)) / σ`, with `y` and σ found again from the input.

@@ -13,26 +13,27 @@ use super::kernel_error::Made;
 use super::kernel_name::KernelName;
 use super::kernel_text::{counted, strings, type_name, Lanes};
 use super::value::{Perm, Value};
-use crate::{Error, Result};
+use crate::Error;
 use mlx_ffi::{ops, Array, Dtype};
+use smallvec::SmallVec;
 
 /// Columns that one group takes, and the threads that share a column of it.
-const COLUMNS: usize = 32;
+pub(super) const COLUMNS: usize = 32;
 const SHARED: usize = GROUP / COLUMNS;
 /// The most parts that rows are taken in, and the fewest rows of one.
 const PARTS: usize = 256;
-const LEAST_ROWS: usize = 64;
+pub(super) const LEAST_ROWS: usize = 64;
 
-fn named<const N: usize>(made: Vec<Array>) -> Made<[Array; N]> {
+pub(super) fn named<const N: usize>(made: Vec<Array>) -> Made<[Array; N]> {
     let wrong = |_| Error::backend("norm", "a launch with another number of outputs");
     Ok(<[Array; N]>::try_from(made).map_err(wrong)?)
 }
 
 /// A matrix of rows and columns, and the parts that its rows are taken in.
 #[derive(Clone, Copy, Debug)]
-struct Table {
-    rows: usize,
-    columns: usize,
+pub(super) struct Table {
+    pub rows: usize,
+    pub columns: usize,
 }
 
 impl Table {
@@ -113,7 +114,7 @@ fn moments(x: &Array, table: Table, eps: f64) -> Made<[Array; 3]> {
 }
 
 /// Of each part of the rows the mean, and the sum of the squares of what elements differ from it.
-fn moments_text(kind: &str) -> Text {
+pub(super) fn moments_text(kind: &str) -> Text {
     let body = format!(
         "{begin}unsigned int count = stop > r ? stop - r : 0;
 {EACH_ROW} a += (float)x[q * columns + c]; // {kind}
@@ -181,7 +182,7 @@ const EACH: usize = 4;
 
 /// `out` of every element `j` of column `c`: what is in `loads`, names and inputs, is loaded of all before anything is stored,
 /// which would otherwise wait for it.
-fn by_element(loads: &[(&str, &str)], result: &str) -> String {
+pub(super) fn by_element(loads: &[(&str, &str)], result: &str) -> String {
     let declared: Vec<String> = loads.iter().map(|(name, _)| format!("{name}s[{EACH}]")).collect();
     let load: String = loads.iter().map(|(name, input)| format!("{name}s[k] = (float){input}[j]; ")).collect();
     let again: Vec<String> = loads.iter().map(|(name, _)| format!("{name}0 = {name}s[k]")).collect();
@@ -203,7 +204,7 @@ for (int k = 0; k < {EACH}; k++, j += LUCID_GROUP) if (j < total) {{
     )
 }
 
-fn element_threads(table: Table) -> usize {
+pub(super) fn element_threads(table: Table) -> usize {
     (table.rows * table.columns).div_ceil(GROUP * EACH) * GROUP
 }
 
@@ -215,10 +216,17 @@ fn scaled_text(kind: &str) -> Text {
     Text { name: KernelName::ColumnNorm, inputs, outputs: strings(&["out"]), body, group: GROUP }
 }
 
+/// The group of channel `c` in the image of row `q`, among those of all images.
+pub(super) const GROUP_OF: &str = "(q / (unsigned int)d[5] * (unsigned int)d[6] + c / (columns / (unsigned int)d[6]))";
+
 /// Of each part of the rows the sums of `g` and of `g` times what the norm made of `x`, per column; for norms of rows, mean
 /// and scale are of the row.
-fn sums_text(kind: &str, of_rows: bool) -> Text {
-    let of = if of_rows { "q" } else { "c" };
+fn sums_text(kind: &str, of: Of) -> Text {
+    let (name, of) = match of {
+        Of::Rows => (KernelName::RowNormSums, "q"),
+        Of::Columns => (KernelName::ColumnNormSums, "c"),
+        Of::Groups => (KernelName::GroupNormSums, GROUP_OF),
+    };
     let body = format!(
         "{begin}{EACH_ROW} {{
   float v = (float)g[q * columns + c]; // {kind}
@@ -234,8 +242,15 @@ fn sums_text(kind: &str, of_rows: bool) -> Text {
         end = column_end(),
     );
     let inputs = strings(&["g", "x", "mean", "scale", "d"]);
-    let name = if of_rows { KernelName::RowNormSums } else { KernelName::ColumnNormSums };
     Text { name, inputs, outputs: strings(&["to_bias", "to_weight"]), body, group: GROUP }
+}
+
+/// What mean and scale are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Of {
+    Rows,
+    Columns,
+    Groups,
 }
 
 /// The gradient of the input of a norm of columns, with the sums of [`sums_text`] of all rows.
@@ -308,15 +323,25 @@ pub(super) fn standardize_back(g: &Array, x: &Array, n: usize, eps: f64) -> Made
     Ok(rows_back(g, x, None, n, eps)?.map(|[to_x, _, _]| to_x))
 }
 
-/// The sums over all rows of what [`sums_text`] gives of its parts, in the dtype of the weight.
-fn sums(g: &Array, x: &Array, by: [&Array; 2], table: Table, of_rows: bool) -> Made<[Array; 2]> {
+/// What [`sums_text`] gives of the parts of the rows.
+pub(super) fn part_sums(
+    g: &Array,
+    x: &Array,
+    by: [&Array; 2],
+    (d, shape, threads): (&Array, [i32; 2], usize),
+    of: Of,
+) -> Made<[Array; 2]> {
     let Some(kind) = type_name(x.dtype()) else { return Err(Error::runtime("norm", "takes floats").into()) };
-    let (d, shape) = (table.numbers()?, table.partial()?);
-    let key = format!("norm sums {kind} {of_rows}");
+    let key = format!("norm sums {kind} {of:?}");
     let outputs = [&shape[..], &shape[..]];
-    let inputs = [g, x, by[0], by[1], &d];
-    let made = custom_kernel::launch(&key, || sums_text(kind, of_rows), &inputs, &outputs, table.threads())?;
-    let [to_bias, to_weight] = named::<2>(made)?;
+    let inputs = [g, x, by[0], by[1], d];
+    named::<2>(custom_kernel::launch(&key, || sums_text(kind, of), &inputs, &outputs, threads)?)
+}
+
+/// The sums over all rows.
+fn sums(g: &Array, x: &Array, by: [&Array; 2], table: Table, of: Of) -> Made<[Array; 2]> {
+    let d = table.numbers()?;
+    let [to_bias, to_weight] = part_sums(g, x, by, (&d, table.partial()?, table.threads()), of)?;
     Ok([joined(&to_bias)?, joined(&to_weight)?])
 }
 
@@ -365,7 +390,7 @@ pub(super) fn column_sum(x: &Array, axes: usize) -> Made<Option<Array>> {
 }
 
 /// Channels-last images, or rows of features, whose columns are channels: the order of axes, and the table.
-fn by_channels(x: &GpuArray) -> Option<(Option<Perm>, Table)> {
+pub(super) fn by_channels(x: &GpuArray) -> Option<(Option<Perm>, Table)> {
     let (shape, ndim) = (x.shape(), x.ndim());
     if ndim < 2 || x.numel() == 0 || custom_kernel::room().is_none() {
         return None;
@@ -374,83 +399,76 @@ fn by_channels(x: &GpuArray) -> Option<(Option<Perm>, Table)> {
     Some((order, Table { rows: x.numel() / shape[1], columns: shape[1] }))
 }
 
-/// `(x - mean) / sqrt(var + eps) * w + b` over all dimensions but the second; `None` where kernels of our own cannot take it.
-pub(super) fn channels(x: &GpuArray, by: [&Array; 2], eps: f64) -> Made<Option<Value>> {
+/// `(x - mean) / sqrt(var + eps) * w + b` over all dimensions but the second, then means, variances and `1 / sqrt(var + eps)`;
+/// `None` where kernels of our own cannot take it.
+pub(super) fn channels(x: &GpuArray, by: [&GpuArray; 2], eps: f64) -> Made<Option<SmallVec<[Value; 4]>>> {
     let Some((order, table)) = by_channels(x) else { return Ok(None) };
     let v = x.value()?;
     let images = v.ordered(order.as_ref())?;
-    let Some(kind) = type_name(images.dtype()).filter(|_| counted(&images)) else { return Ok(None) };
-    let [mean, scale, _] = moments(&images, table, eps)?;
-    let inputs = [&*images, &mean, &scale, by[0], by[1], &table.numbers()?];
-    let outputs = [(images.shape(), images.dtype())];
-    let key = format!("column norm {kind}");
-    let made = custom_kernel::launch_typed(&key, || scaled_text(kind), &inputs, &outputs, element_threads(table))?;
-    let [made] = named::<1>(made)?;
-    Ok(Some(Value::new(made, order)))
-}
-
-/// The means and variances of the channels (N, C, …) in float32, each (C); `None` where kernels of our own cannot take it.
-pub fn channel_moments(x: &GpuArray) -> Result<Option<[GpuArray; 2]>> {
-    of_channels(x).map_err(|e| e.of("batch_norm"))
-}
-
-fn of_channels(x: &GpuArray) -> Made<Option<[GpuArray; 2]>> {
-    let Some((order, table)) = by_channels(x) else { return Ok(None) };
-    let v = x.value()?;
-    let images = v.ordered(order.as_ref())?;
-    if type_name(images.dtype()).is_none() || !counted(&images) {
+    let (w, b) = (by[0].value()?, by[1].value()?);
+    let (w, b) = (w.logical()?, b.logical()?);
+    let (Some(kind), Some(of)) = (type_name(images.dtype()), type_name(w.dtype())) else { return Ok(None) };
+    if !counted(&images) {
         return Ok(None);
     }
-    let [mean, _, var] = moments(&images, table, 0.0)?;
-    let like = |a: Array| GpuArray::new(Value::plain(a), &[table.columns], crate::DType::F32);
-    Ok(Some([like(mean)?, like(var)?]))
+    let [mean, scale, var] = moments(&images, table, eps)?;
+    let inputs = [&*images, &mean, &scale, &*w, &*b, &table.numbers()?];
+    let outputs = [(images.shape(), images.dtype())];
+    let key = format!("column norm {kind} {of}");
+    let made = custom_kernel::launch_typed(&key, || scaled_text(kind), &inputs, &outputs, element_threads(table))?;
+    let [made] = named::<1>(made)?;
+    let statistics = [mean, var, scale].map(Value::plain);
+    Ok(Some(std::iter::once(Value::new(made, order)).chain(statistics).collect()))
 }
 
-/// The gradient through a norm with a weight and a bias, to the input, the weight and the bias; see
-/// [`lucid_ir::ops::norm::NormOp::Affine`]. `None` where kernels of our own cannot take it.
-pub fn affine_gradients(
+/// The gradient through that from `g`, with its means and `1 / sqrt(var + eps)`: of the input, the weight and the bias; `None`
+/// where kernels of our own cannot take it.
+pub(super) fn channels_back(
     g: &GpuArray,
     x: &GpuArray,
     weight: &GpuArray,
-    dims: usize,
-    eps: f64,
-) -> Result<Option<[GpuArray; 3]>> {
-    gradients(g, x, weight, dims, eps).map_err(|e| e.of("normalize_affine"))
+    by: [&GpuArray; 2],
+) -> Made<Option<SmallVec<[Value; 4]>>> {
+    let Some((order, table)) = by_channels(x) else { return Ok(None) };
+    let (u, v, w) = (g.value()?, x.value()?, weight.value()?);
+    let (g, x, w) = (u.ordered(order.as_ref())?, v.ordered(order.as_ref())?, w.logical()?);
+    let (Some(kind), Some(of)) = (type_name(x.dtype()), type_name(w.dtype())) else { return Ok(None) };
+    if !counted(&x) || g.dtype() != x.dtype() {
+        return Ok(None);
+    }
+    let (mean, scale) = (by[0].value()?, by[1].value()?);
+    let (mean, scale) = (mean.logical()?, scale.logical()?);
+    let [to_bias, to_weight] = sums(&g, &x, [&*mean, &*scale], table, Of::Columns)?;
+    let inputs = [&*g, &*x, &*mean, &*scale, &*w, &to_bias, &to_weight, &table.numbers()?];
+    let outputs = [(x.shape(), x.dtype())];
+    let key = format!("column norm back {kind} {of}");
+    let text = || column_back_text(kind);
+    let made = custom_kernel::launch_typed(&key, text, &inputs, &outputs, element_threads(table))?;
+    let [made] = named::<1>(made)?;
+    let of_weight = |a: &Array| -> Made<Value> { Ok(Value::plain(ops::astype(a, w.dtype())?)) };
+    Ok(Some(SmallVec::from_iter([Value::new(made, order), of_weight(&to_weight)?, of_weight(&to_bias)?])))
 }
 
-fn gradients(g: &GpuArray, x: &GpuArray, weight: &GpuArray, dims: usize, eps: f64) -> Made<Option<[GpuArray; 3]>> {
-    let same = g.shape() == x.shape() && g.element() == x.element() && weight.element() == x.element();
+/// The gradient from `g` through a norm of rows with a weight and a bias: of the input, the weight and the bias. `None` where
+/// kernels of our own cannot take it.
+pub(super) fn rows_gradients(
+    g: &GpuArray,
+    x: &GpuArray,
+    weight: &GpuArray,
+    eps: f64,
+) -> Made<Option<SmallVec<[Value; 4]>>> {
+    let same = g.element() == x.element() && weight.element() == x.element();
     if !same || x.numel() == 0 || custom_kernel::room().is_none() {
         return Ok(None);
     }
-    let (u, v) = (g.value()?, x.value()?);
-    let weights = weight.value()?.logical()?.into_owned();
-    let (to_x, order, [to_bias, to_weight]) = if dims == 0 {
-        let Some((order, table)) = by_channels(x) else { return Ok(None) };
-        let (g, x) = (u.ordered(order.as_ref())?, v.ordered(order.as_ref())?);
-        let Some(kind) = type_name(x.dtype()).filter(|_| counted(&x)) else { return Ok(None) };
-        let [mean, scale, _] = moments(&x, table, eps)?;
-        let sums = sums(&g, &x, [&mean, &scale], table, false)?;
-        let inputs = [&*g, &*x, &mean, &scale, &weights, &sums[0], &sums[1], &table.numbers()?];
-        let outputs = [(x.shape(), x.dtype())];
-        let key = format!("column norm back {kind}");
-        let threads = element_threads(table);
-        let made = custom_kernel::launch_typed(&key, || column_back_text(kind), &inputs, &outputs, threads)?;
-        let [made] = named::<1>(made)?;
-        (made, order, sums)
-    } else {
-        let n = weight.numel();
-        let (g, x) = (u.logical()?, v.logical()?);
-        let weights = ops::reshape(&weights, &[int(n)?])?;
-        let Some([made, mean, scale]) = rows_back(&g, &x, Some(&weights), n, eps)? else { return Ok(None) };
-        let table = Table { rows: x.size() / n, columns: n };
-        (made, None, sums(&g, &x, [&mean, &scale], table, true)?)
+    let n = weight.numel();
+    let (u, v, w) = (g.value()?, x.value()?, weight.value()?);
+    let (g, x) = (u.logical()?, v.logical()?);
+    let weights = ops::reshape(&*w.logical()?, &[int(n)?])?;
+    let Some([made, mean, scale]) = rows_back(&g, &x, Some(&weights), n, eps)? else { return Ok(None) };
+    let [to_bias, to_weight] = sums(&g, &x, [&mean, &scale], Table { rows: x.size() / n, columns: n }, Of::Rows)?;
+    let like = |a: &Array| -> Made<Value> {
+        Ok(Value::plain(ops::reshape(&ops::astype(a, weights.dtype())?, &ints(weight.shape())?)?))
     };
-    let dtype = weights.dtype();
-    let like = |a: Array| -> Made<GpuArray> {
-        let a = ops::reshape(&ops::astype(&a, dtype)?, &ints(weight.shape())?)?;
-        GpuArray::new(Value::plain(a), weight.shape(), weight.element())
-    };
-    let (to_weight, to_bias) = (like(to_weight)?, like(to_bias)?);
-    Ok(Some([GpuArray::new(Value::new(to_x, order), x.shape(), x.element())?, to_weight, to_bias]))
+    Ok(Some(SmallVec::from_iter([Value::plain(made), like(&to_weight)?, like(&to_bias)?])))
 }

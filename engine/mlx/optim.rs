@@ -73,7 +73,7 @@ pub(super) fn steps(batches: &[(Step, Vec<Vec<&GpuArray>>)]) -> Made<()> {
         }
     }
     transforms::async_eval(&fresh.iter().collect::<Vec<_>>())?;
-    lazy::settle();
+    lazy::settle(false);
     Ok(())
 }
 

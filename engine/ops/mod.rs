@@ -37,6 +37,7 @@ mod masked;
 pub mod matrix;
 pub mod nn;
 pub mod norm;
+pub mod normalization;
 pub mod order;
 pub mod orthogonal;
 pub mod out;
@@ -284,6 +285,7 @@ pub fn schemas() -> impl Iterator<Item = &'static Schema> {
         conv::SCHEMAS,
         pool::SCHEMAS,
         norm::SCHEMAS,
+        normalization::SCHEMAS,
         nn::SCHEMAS,
         activation::SCHEMAS,
         recurrent::SCHEMAS,

@@ -4,18 +4,16 @@
 //! and bias along; the other norms are made of reductions.
 
 use super::macros::define_ops;
+use super::normalization::{self, NormalizationOp};
 use crate::autograd::{self, Ctx, Grads};
 use crate::dispatch::{self, Meta, Prim};
-use crate::graph::OnePass;
-use crate::shape::{numel, product, Axes, Shape, Sizes};
-use crate::{DType, Device, Error, MemoryFormat, Result, Tensor};
+use crate::shape::{product, Axes, Sizes};
+use crate::{DType, Device, Error, MemoryFormat, Result, Scalar, Tensor};
 use lucid_ir::norm_ops;
 pub use lucid_ir::ops::norm::*;
+use lucid_ir::ops::normalization::statistics_dtype;
 
 norm_ops!(define_ops);
-
-/// Elements of a channel's piece from which on one pass over channels in their own layout is worth it.
-const PIECE: usize = 16;
 
 fn standardize(x: &Tensor, dims: usize, eps: f64) -> Result<Tensor> {
     dispatch::apply1(Prim::Norm(NormOp::Standardize { dims, eps }), &[x], Meta::new(x.shape(), x.dtype()))
@@ -61,40 +59,23 @@ fn standardize_second(c: &Ctx<'_>, v: &Tensor, dims: usize, eps: f64) -> Result<
     Ok(grads)
 }
 
-/// The gradient through [`normalize_affine`]: one pass where nothing of it is recorded, else the steps.
+/// The gradient through [`normalize_affine`]: one primitive where nothing of it is followed, else the steps.
 fn affine_back(c: &Ctx<'_>, g: &Tensor, dims: usize, eps: f64) -> Result<Grads> {
     let (x, w) = (c.x(0)?, c.x(1)?);
-    let followed = autograd::grad_enabled() || [g, &x, &w].into_iter().any(autograd::forward::carries);
-    // A graph holds steps of `dispatch` alone, and knows of the pass.
-    let recorded = match crate::graph::recording() {
-        true => crate::graph::recorded_values([g, &x, &w]),
-        false => None,
-    };
-    if !followed
-        && !crate::graph::recording()
-        && let Some(grads) = dispatch::norm_gradients(&[g, &x, &w], dims, eps)?
-    {
-        return Ok(grads.into_iter().enumerate().map(|(i, g)| c.needs(i).then_some(g)).collect());
+    if !normalization::in_steps(&[g, &x, &w]) {
+        let made = normalization::apply(NormalizationOp::LayerGradient { dims, eps }, &[g, &x, &w])?;
+        return Ok(made.into_iter().enumerate().map(|(i, g)| c.needs(i).then_some(g)).collect());
     }
-    // The dimensions that weight and bias have.
-    let own = if dims == 0 { 1..2 } else { x.ndim() - dims..x.ndim() };
-    let over: Vec<isize> = (0..x.ndim()).filter(|d| !own.contains(d)).map(|d| d as isize).collect();
-    let wide: Shape = (0..x.ndim()).map(|d| if own.contains(&d) { x.shape()[d] } else { 1 }).collect();
+    // The dimensions that weight and bias do not have.
+    let over: Vec<isize> = (0..(x.ndim() - dims) as isize).collect();
     let summed = |t: &Tensor| match over.is_empty() {
         true => Ok(t.clone()),
         false => t.sum(Some(&over), false, None),
     };
     let mut grads = Grads::new();
-    grads.push(match c.needs(0) {
-        true => Some(standardized_back(&(g * &super::view::reshape_to(&w, &wide)?)?, &x, dims, eps)?),
-        false => None,
-    });
+    grads.push(if c.needs(0) { Some(standardize_back(&(g * &w)?, &x, dims, eps)?) } else { None });
     grads.push(if c.needs(1) { Some(summed(&(g * &standardized(&x, 0, dims, eps)?)?)?) } else { None });
     grads.push(if c.needs(2) { Some(summed(g)?) } else { None });
-    if let (Some(inputs), [to_x, to_w, to_bias]) = (recorded.filter(|_| !followed), &grads[..]) {
-        let outputs = [to_x.as_ref(), to_w.as_ref(), to_bias.as_ref()];
-        crate::graph::note_composite(OnePass::NormGradient { dims, eps }, &inputs, &outputs);
-    }
     Ok(grads)
 }
 
@@ -215,18 +196,30 @@ fn group_norm_body(
         return Err(Error::shape("group_norm", why, &[x.shape()]));
     }
     check_dtypes("group_norm", x, &[weight, bias])?;
-    let (weight, bias) = (per_channel("group_norm", x, weight)?, per_channel("group_norm", x, bias)?);
+    for p in [weight, bias] {
+        per_channel("group_norm", x, p)?;
+    }
     let inner = x.numel() / (x.shape()[0] * groups as usize).max(1);
     if x.shape()[0] * inner == 1 {
         let why = format!("Expected more than 1 value per channel when training, got input size {:?}", x.shape());
         return Err(Error::value("group_norm", why));
     }
-    let rows = {
-        let _lies = autograd::GradLayoutGuard::set(as_images(x));
-        x.reshape(&[x.shape()[0] as isize, groups as isize, inner as isize])?
+    let x = match x.layout().suggested_format() {
+        MemoryFormat::Contiguous => x.contiguous()?,
+        _ => x.clone(),
     };
-    let y = standardize(&rows, 1, eps)?;
-    scale_and_shift(super::view::reshape_to(&y, x.shape())?, weight.as_ref(), bias.as_ref(), x.dtype())?.in_format_of(x)
+    let [weight, bias] = parameters(&x, [weight, bias])?;
+    normalization::group(&[&x, &weight, &bias], groups as usize, eps)
+}
+
+/// Weight and bias of the channels: ones and zeros where there are none.
+fn parameters(x: &Tensor, given: [Option<&Tensor>; 2]) -> Result<[Tensor; 2]> {
+    let like = given.iter().flatten().next().map_or(statistics_dtype(x.dtype()), |p| p.dtype());
+    let of = |p: Option<&Tensor>, fill: f64| match p {
+        Some(p) => Ok(p.clone()),
+        None => Tensor::full_of(&x.shape()[1..2], Scalar::Float(fill), like, x.device()),
+    };
+    Ok([of(given[0], 1.0)?, of(given[1], 0.0)?])
 }
 
 /// The layout of a gradient in PyTorch: as images do that have their channels last, else row-major.
@@ -235,11 +228,6 @@ fn as_images(x: &Tensor) -> autograd::GradLayoutRule {
         MemoryFormat::Contiguous => autograd::GradLayoutRule::RowMajor,
         _ => autograd::GradLayoutRule::AsInput,
     }
-}
-
-/// `(x - mean) / sqrt(var + eps)`.
-fn centred(x: &Tensor, mean: &Tensor, var: &Tensor, eps: f64) -> Result<Tensor> {
-    (x - mean)? * &(var + eps)?.rsqrt()?
 }
 
 /// Runs `f` on tensors that show their dimension behind `batch` others after the next one, and turns the result back: what
@@ -272,7 +260,7 @@ pub(crate) fn standardized(x: &Tensor, batch: usize, dims: usize, eps: f64) -> R
 }
 
 /// The gradient through that, without a batch.
-fn standardized_back(g: &Tensor, x: &Tensor, dims: usize, eps: f64) -> Result<Tensor> {
+pub(super) fn standardized_back(g: &Tensor, x: &Tensor, dims: usize, eps: f64) -> Result<Tensor> {
     match dims {
         0 => by_channels(0, &[g, x], |t, dims| standardize_back(t[0], t[1], dims, eps)),
         _ => standardize_back(g, x, dims, eps),
@@ -304,7 +292,6 @@ fn affine_body(x: &Tensor, weight: &Tensor, bias: &Tensor, dims: i64, eps: f64) 
     let schema = &schema::normalize_affine;
     schema.check(x.dtype())?;
     let shape = match usize::try_from(dims) {
-        Ok(0) if x.ndim() > 1 => &x.shape()[1..2],
         Ok(dims @ 1..) if dims <= x.ndim() => &x.shape()[x.ndim() - dims..],
         _ => return Err(Error::shape(schema.name, format!("cannot normalize over {dims} dimensions"), &[x.shape()])),
     };
@@ -338,17 +325,13 @@ fn batch_norm_body(
     for (name, statistic) in [("running_mean", running_mean), ("running_var", running_var)] {
         autograd::refuse_recorded(OP, "native_batch_norm", name, statistic)?;
     }
-    // Statistics and what they do to 16-bit inputs are computed in float32.
     let dtype = x.dtype();
     // The result has PyTorch's strides: row-major, unless the channels of an image are last.
     let x = match x.layout().suggested_format() {
         MemoryFormat::Contiguous => x.contiguous()?,
         _ => x.clone(),
     };
-    let x = &match dtype {
-        DType::F16 | DType::BF16 => x.cast(DType::F32)?,
-        _ => x,
-    };
+    let x = &x;
     if let (true, Some(&count)) = (training, x.shape().first())
         && product([count].into_iter().chain(x.shape().iter().skip(2).copied())) == 1
     {
@@ -374,62 +357,47 @@ fn batch_norm_body(
             }
         });
     }
-    let plain = (weight, bias);
-    let (weight, bias) = (per_channel(OP, x, weight)?, per_channel(OP, x, bias)?);
+    let per = |p: Option<&Tensor>| per_channel(OP, x, p);
+    let (wide_weight, wide_bias) = (per(weight)?, per(bias)?);
     if eps < 0.0 && !training {
         return Err(Error::value(OP, format!("batch_norm eps must be non-negative, but got {eps}")));
     }
-    let y = if training {
-        if eps <= 0.0 {
-            return Err(Error::value(OP, format!("batch_norm eps must be positive during training, but got {eps}")));
-        }
-        let n = x.numel() / x.shape()[1].max(1);
-        let x = &autograd::with_grad_layout(x, as_images(x))?;
-        // Kernels of norms find mean and variance by themselves: then these are for the running ones only.
-        let kernels = x.device() == Device::Gpu && x.ndim() > 1 && taken(x, plain.0, plain.1).is_some();
-        let fused = x.device() == Device::Cpu || kernels;
-        let statistics = match fused && running_mean.is_none() && running_var.is_none() {
-            true => None,
-            false => {
-                let over: Vec<isize> = std::iter::once(0).chain(2..x.ndim() as isize).collect();
-                let x = if fused { x.detach()? } else { x.clone() };
-                match if kernels && !crate::graph::recording() { dispatch::channel_moments(&x)? } else { None } {
-                    Some([mean, var]) => Some((mean, var)),
-                    None => Some((x.mean(Some(&over), true, None)?, x.var(Some(&over), 0, true)?)),
-                }
-            }
+    if !training {
+        let (Some(mean), Some(var)) = (per(running_mean)?, per(running_var)?) else {
+            return Err(Error::runtime(OP, UNKNOWN));
         };
-        let unbiased = n as f64 / (n as f64 - 1.0);
-        if let Some((mean, var)) = &statistics {
-            for (running, batch, factor) in [(running_mean, mean, 1.0), (running_var, var, unbiased)] {
-                if let Some(r) = running {
-                    per_channel(OP, x, Some(r))?;
-                    let fresh = (batch.detach()?.reshape(&[-1])?.cast(r.dtype())? * (momentum * factor))?;
-                    r.write_in_place(OP, ((r.detach()? * (1.0 - momentum))? + &fresh)?)?;
-                }
-            }
+        let x = &match dtype {
+            DType::F16 | DType::BF16 => x.cast(DType::F32)?,
+            _ => x.clone(),
+        };
+        let followed =
+            |t: &Tensor| autograd::forward::carries(t) || autograd::grad_enabled() && autograd::requires_grad(t);
+        let inputs = [Some(x), weight, bias, running_mean, running_var];
+        if !inputs.into_iter().flatten().any(followed) {
+            // Two passes: what they are by is of the size of channels.
+            let scale = scale_and_shift((&var + eps)?.rsqrt()?, wide_weight.as_ref(), None, DType::F32)?;
+            let shift = scale_and_shift((mean * &scale)?.neg()?, None, wide_bias.as_ref(), DType::F32)?;
+            let y = ((x * &scale)? + &shift)?;
+            return if dtype == y.dtype() { Ok(y) } else { y.cast(dtype) };
         }
-        match statistics {
-            Some((mean, var)) if !fused => centred(x, &mean, &var, eps)?,
-            _ => {
-                // Short pieces of channels are better put together first.
-                let whole = numel(&x.shape()[2..]) >= PIECE;
-                let takes = kernels || whole && x.dtype() == dtype;
-                if let (Some((weight, bias)), true) = (taken(x, plain.0, plain.1), takes) {
-                    let y = affine(x, weight, bias, 0, eps)?;
-                    return if dtype == y.dtype() { Ok(y) } else { y.cast(dtype) };
-                }
-                standardized(x, 0, 0, eps)?
-            }
+        let _lies = autograd::GradLayoutGuard::set(as_images(x));
+        // Scales are multiplied first: they are of the size of channels.
+        let scale = (&var + eps)?.rsqrt()?;
+        let scale = wide_weight.map_or(Ok(scale.clone()), |w| scale * &w)?;
+        return scale_and_shift(((x - &mean)? * &scale)?, None, wide_bias.as_ref(), dtype);
+    }
+    if eps <= 0.0 {
+        return Err(Error::value(OP, format!("batch_norm eps must be positive during training, but got {eps}")));
+    }
+    let [weight, bias] = parameters(x, [weight, bias])?;
+    let [y, mean, var, _] = normalization::batch(&[x, &weight, &bias], eps)?;
+    let n = (x.numel() / x.shape()[1].max(1)) as f64;
+    for (running, batch, factor) in [(running_mean, &mean, 1.0), (running_var, &var, n / (n - 1.0))] {
+        if let Some(r) = running {
+            per(Some(r))?;
+            let fresh = (batch.detach()?.cast(r.dtype())? * (momentum * factor))?;
+            r.write_in_place(OP, ((r.detach()? * (1.0 - momentum))? + &fresh)?)?;
         }
-    } else {
-        match (per_channel(OP, x, running_mean)?, per_channel(OP, x, running_var)?) {
-            (Some(mean), Some(var)) => {
-                let _lies = autograd::GradLayoutGuard::set(as_images(x));
-                centred(x, &mean, &var, eps)?
-            }
-            _ => return Err(Error::runtime(OP, UNKNOWN)),
-        }
-    };
-    scale_and_shift(y, weight.as_ref(), bias.as_ref(), dtype)
+    }
+    Ok(y)
 }

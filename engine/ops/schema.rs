@@ -121,6 +121,8 @@ pub enum Saves {
     Tail,
     /// The inputs, and of several results all but the first two.
     Recurrent,
+    /// The first two inputs, and of several results all but the first.
+    Moments,
     /// The second result of several: the indices of the elements that are the first.
     Indices,
 }
@@ -241,7 +243,7 @@ impl Saves {
             Saves::Remainder => i < 2 && needs(1),
             Saves::First => i == 0,
             Saves::Second => i == 1,
-            Saves::Pair => i < 2,
+            Saves::Pair | Saves::Moments => i < 2,
             Saves::Rest => i > 0,
             Saves::Tail => i > 1,
         }
@@ -254,7 +256,10 @@ impl Saves {
 
     /// Is result `nr` of several kept?
     pub(crate) fn result(self, nr: usize, needs: impl Fn(usize) -> bool) -> bool {
-        self.output(needs) || self == Saves::Indices && nr == 1 || self == Saves::Recurrent && nr > 1
+        self.output(needs)
+            || self == Saves::Indices && nr == 1
+            || self == Saves::Recurrent && nr > 1
+            || self == Saves::Moments && nr > 0
     }
 }
 

@@ -153,7 +153,9 @@ pub(super) fn fits(prim: &Prim, x: &[&Info], out: &Info) -> Option<bool> {
         }
         Prim::Linalg(op) => return factors(op, x, out),
         // They have several results.
-        Prim::Order(_) | Prim::Recurrent(_) | Prim::Decomposition(_) | Prim::Quantize(_) => false,
+        Prim::Order(_) | Prim::Recurrent(_) | Prim::Decomposition(_) | Prim::Normalization(_) | Prim::Quantize(_) => {
+            false
+        }
         Prim::Fft(op) => {
             let x = x.first()?;
             let (axes, dtype) = match op {
@@ -182,11 +184,9 @@ pub(super) fn fits(prim: &Prim, x: &[&Info], out: &Info) -> Option<bool> {
             }
             NormOp::Affine { dims, .. } => {
                 let [_, weight, bias] = x else { return None };
-                let by_channel: Shape = out.shape.iter().skip(1).take(1).copied().collect();
-                let affine = if *dims == 0 { &by_channel[..] } else { lead(&out.shape, *dims)?.1 };
-                let count = shape::numel(affine);
+                let count = shape::numel(lead(&out.shape, *dims)?.1);
                 let fits = |p: &Info| shape::numel(&p.shape) == count;
-                same(0) && alike(x, out) && fits(weight) && fits(bias)
+                *dims > 0 && same(0) && alike(x, out) && fits(weight) && fits(bias)
             }
             _ => false,
         },
@@ -376,6 +376,10 @@ pub(super) fn fits_multi(prim: &Prim, x: &[&Info], out: &[Meta]) -> bool {
         let &[batch, hidden] = &first.shape[..] else { return false };
         let one = x.iter().all(|x| x.dtype == first.dtype) && first.dtype.is_float();
         return one && op.takes(&shapes) && op.results(batch, hidden, first.dtype)[..] == *out;
+    }
+    if let Prim::Normalization(op) = prim {
+        let inputs: SmallVec<[(&[usize], DType); 5]> = x.iter().map(|x| (&x.shape[..], x.dtype)).collect();
+        return op.results(&inputs).is_some_and(|made| made[..] == *out);
     }
     let [a] = x else { return false };
     let made = match prim {

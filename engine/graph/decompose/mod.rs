@@ -55,6 +55,7 @@ pub fn is_smallest(prim: &Prim) -> bool {
         | Prim::Pool(_)
         | Prim::Nn(_)
         | Prim::Norm(_)
+        | Prim::Normalization(_)
         | Prim::Loss(_)
         | Prim::Quantize(_)
         | Prim::Quantized(_)
@@ -281,6 +282,7 @@ fn expand(prim: &Prim, x: &[Tensor], metas: &[Meta]) -> Result<Option<Vec<Tensor
     }
     let one = match prim {
         Prim::Order(op) => return structure::order(op, &x[0]),
+        Prim::Normalization(op) => return structure::normalization(op, x),
         Prim::Unary(_) | Prim::Binary(_) | Prim::Compare(_) | Prim::Select(_) => {
             let real = x.iter().any(|t| wide(t.dtype())) || matches!(prim, Prim::Compare(_) | Prim::Select(_));
             if real {

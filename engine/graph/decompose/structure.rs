@@ -13,8 +13,8 @@ use lucid_ir::ops::index::{IndexOp, ScatterMode};
 use lucid_ir::ops::loss::Reduction as LossReduction;
 use lucid_ir::ops::reduce::{ReduceOp, Reduction};
 use lucid_ir::ops::{
-    contract::ContractOp, conv::ConvOp, create::CreateOp, loss::LossOp, nn::NnOp, norm::NormOp, order::OrderOp,
-    pool::PoolOp, scan::ScanOp, sort::SortOp,
+    contract::ContractOp, conv::ConvOp, create::CreateOp, loss::LossOp, nn::NnOp, norm::NormOp,
+    normalization::NormalizationOp, order::OrderOp, pool::PoolOp, scan::ScanOp, sort::SortOp,
 };
 use lucid_ir::Meta;
 use std::ops::Range;
@@ -429,13 +429,87 @@ fn norm(op: &NormOp, x: &[Tensor]) -> Result<Option<Tensor>> {
         (NormOp::Standardize { dims, eps }, [x]) if *dims > 0 && x.numel() > 0 => {
             standardized(x, *dims, *eps).map(Some)
         }
-        (NormOp::Affine { dims, eps }, [x, weight, bias]) if *dims > 0 && x.numel() > 0 => {
+        (NormOp::Affine { dims, eps }, [x, weight, bias]) if x.numel() > 0 => {
             let shape = signed(&x.shape()[x.ndim() - dims..]);
             let (weight, bias) = (weight.reshape(&shape)?, bias.reshape(&shape)?);
             (&(&standardized(x, *dims, *eps)? * &weight)? + &bias).map(Some)
         }
         _ => Ok(None),
     }
+}
+
+/// The results of a norm that has several.
+pub(super) fn normalization(op: &NormalizationOp, x: &[Tensor]) -> Result<Option<Vec<Tensor>>> {
+    let over = |x: &Tensor, axes: &[isize], keep: bool| x.sum(Some(axes), keep, None);
+    let share = |x: &Tensor, axes: &[isize], n: usize| &over(x, axes, true)? * (1.0 / n as f64);
+    let made = match (op, x) {
+        (NormalizationOp::Batch { eps }, [x, weight, bias]) => {
+            let (axes, wide) = channels(x);
+            let n = x.numel() / x.shape()[1];
+            let mean = share(x, &axes, n)?;
+            let apart = sub(x, &mean)?;
+            let var = share(&(&apart * &apart)?, &axes, n)?;
+            let scale = (&var + *eps)?.sqrt()?.reciprocal()?;
+            let y = (&(&(&apart * &scale)? * &weight.reshape(&wide)?)? + &bias.reshape(&wide)?)?;
+            vec![y, mean.reshape(&[-1])?, var.reshape(&[-1])?, scale.reshape(&[-1])?]
+        }
+        (NormalizationOp::BatchGradient, [g, x, weight, mean, scale]) => {
+            let (axes, wide) = channels(x);
+            let n = x.numel() / x.shape()[1];
+            let (mean, scale) = (mean.reshape(&wide)?, scale.reshape(&wide)?);
+            let y = (&sub(x, &mean)? * &scale)?;
+            let (to_bias, to_weight) = (over(g, &axes, true)?, over(&(g * &y)?, &axes, true)?);
+            let mean = sub(&sub(g, &(&to_bias * (1.0 / n as f64))?)?, &(&(&y * &to_weight)? * (1.0 / n as f64))?)?;
+            let to_x = (&mean * &(&weight.reshape(&wide)? * &scale)?)?;
+            vec![to_x, to_weight.reshape(&[-1])?, to_bias.reshape(&[-1])?]
+        }
+        (NormalizationOp::Group { groups, eps }, [x, weight, bias]) => {
+            let (_, wide) = channels(x);
+            let rows = x.reshape(&[x.shape()[0] as isize, *groups as isize, -1])?;
+            let n = rows.shape()[2];
+            let mean = share(&rows, &[2], n)?;
+            let apart = sub(&rows, &mean)?;
+            let scale = (&share(&(&apart * &apart)?, &[2], n)? + *eps)?.sqrt()?.reciprocal()?;
+            let y = (&apart * &scale)?.reshape(&signed(x.shape()))?;
+            let y = (&(&y * &weight.reshape(&wide)?)? + &bias.reshape(&wide)?)?;
+            vec![y, mean.squeeze(Some(&[2]))?, scale.squeeze(Some(&[2]))?]
+        }
+        (NormalizationOp::GroupGradient, [g, x, weight, mean, scale]) => {
+            let (axes, wide) = channels(x);
+            let rows = |t: &Tensor| t.reshape(&[x.shape()[0] as isize, mean.shape()[1] as isize, -1]);
+            let (mean, scale) = (mean.unsqueeze(-1)?, scale.unsqueeze(-1)?);
+            let y = (&sub(&rows(x)?, &mean)? * &scale)?;
+            let v = rows(&(g * &weight.reshape(&wide)?)?)?;
+            let n = v.shape()[2];
+            let inner = sub(&sub(&v, &share(&v, &[2], n)?)?, &(&y * &share(&(&v * &y)?, &[2], n)?)?)?;
+            let to_x = (&inner * &scale)?.reshape(&signed(x.shape()))?;
+            let y = y.reshape(&signed(x.shape()))?;
+            vec![to_x, over(&(g * &y)?, &axes, false)?, over(g, &axes, false)?]
+        }
+        (NormalizationOp::LayerGradient { dims, eps }, [g, x, weight]) => {
+            let lead = x.ndim() - dims;
+            let (axes, rows): (Vec<isize>, Vec<isize>) =
+                ((lead..x.ndim()).map(|axis| axis as isize).collect(), (0..lead).map(|axis| axis as isize).collect());
+            let n: usize = x.shape()[lead..].iter().product();
+            let apart = sub(x, &share(x, &axes, n)?)?;
+            let scale = (&share(&(&apart * &apart)?, &axes, n)? + *eps)?.sqrt()?.reciprocal()?;
+            let y = (&apart * &scale)?;
+            let v = (g * &weight.reshape(&signed(&x.shape()[lead..]))?)?;
+            let inner = sub(&sub(&v, &share(&v, &axes, n)?)?, &(&y * &share(&(&v * &y)?, &axes, n)?)?)?;
+            let summed = |t: &Tensor| -> Result<Tensor> {
+                if rows.is_empty() { t.copy() } else { over(t, &rows, false) }?.reshape(&signed(weight.shape()))
+            };
+            vec![(&inner * &scale)?, summed(&(g * &y)?)?, summed(g)?]
+        }
+        _ => return Ok(None),
+    };
+    Ok(Some(made))
+}
+
+/// All dimensions but the second, and the shape of what has that alone.
+fn channels(x: &Tensor) -> (Vec<isize>, Vec<isize>) {
+    let axes = (0..x.ndim() as isize).filter(|&axis| axis != 1).collect();
+    (axes, (0..x.ndim()).map(|axis| if axis == 1 { -1 } else { 1 }).collect())
 }
 
 fn loss(op: &LossOp, x: &Tensor, target: &Tensor) -> Result<Option<Tensor>> {

@@ -19,6 +19,7 @@ pub mod linalg;
 pub mod loss;
 pub mod nn;
 pub mod norm;
+pub mod normalization;
 pub mod order;
 pub mod pool;
 pub mod quantize;

@@ -438,6 +438,7 @@ families! {
     conv conv_ops lucid::ops::conv;
     pool pool_ops lucid::ops::pool;
     norm norm_ops lucid::ops::norm;
+    normalization normalization_ops lucid::ops::normalization;
     nn nn_ops lucid::ops::nn;
     activation activation_ops lucid::ops::activation;
     recurrent recurrent_ops lucid::ops::recurrent;

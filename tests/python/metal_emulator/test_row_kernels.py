@@ -189,6 +189,31 @@ def test_norms(language: str, dtype: str, shape: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(3, 8, 5, 7), (2, 6, 16, 16), (5, 40), (2, 4, 3, 2, 5)], ids=str)
+def test_group_norms(language: str, dtype: str, shape: tuple[int, ...]) -> None:
+    def program(device: str) -> list[lucid.Tensor]:
+        channels, made = shape[1], []
+        for last in (False, True):
+            x = normal(shape, 14, device, dtype, grad=False)
+            if last and len(shape) == 4:
+                x = x.contiguous(memory_format=lucid.channels_last)
+            x = x.detach().requires_grad_()
+            w, b = (normal((channels,), seed, device, "float32") for seed in (15, 16))
+            y = F.group_norm(x, 2, w, b)
+            y.backward(normal(shape, 17, device, dtype, grad=False))
+            assert x.grad is not None and w.grad is not None and b.grad is not None
+            made += [y, x.grad, w.grad, b.grad]
+        plain = normal(shape, 18, device, dtype)
+        z = F.group_norm(plain, channels)
+        z.backward(normal(shape, 19, device, dtype, grad=False))
+        assert plain.grad is not None
+        return [*made, z, plain.grad]
+
+    agree(language, dtype, program, "group_moments_joined", "group_norm", "group_norm_sums", "group_norm_back")
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
 def test_convolutions_between_norms(language: str) -> None:
     """Channels stay last from layer to layer."""
     lucid.manual_seed(0)
