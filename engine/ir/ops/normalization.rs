@@ -48,12 +48,13 @@ macro_rules! normalization_ops {
                 "assert_close(&made[2], [1.0]);",
             ],
         }
-        /// `(x - mean) / sqrt(var + eps) * weight + bias` of each of `groups` groups of channels of each image of (N, C, …), by
-        /// weights and biases of the channels; then the means and `1 / sqrt(var + eps)`, each (N, groups). What
-        /// [`group_norm`](crate::ops::norm::group_norm) is made of.
+        /// `(x - mean) / sqrt(var + eps) * weight + bias` of each of `groups` groups of channels of each image of (N,
+        /// C, …), by weights and biases of the channels; then the means and `1 / sqrt(var + eps)`, each (N, groups).
+        /// What [`group_norm`](crate::ops::norm::group_norm) is made of.
         function group_norm_parts(input: Tensor, weight: Tensor, bias: Tensor, groups: Int, eps: Float) -> Tensors {
             out: none, flags: [internal], amp: Own, dtypes: FLOAT, result: Same,
-            primitive: Group { groups: usize, eps: f64 }, saves: Moments, gradient: |c, g| all group_back(c, *groups, *eps),
+            primitive: Group { groups: usize, eps: f64 }, saves: Moments,
+            gradient: |c, g| all group_back(c, *groups, *eps),
             run: group_body, torch: "-",
             samples: [],
             example: [
@@ -64,9 +65,11 @@ macro_rules! normalization_ops {
                 "assert_close(&parts[2], [[1.0]]);",
             ],
         }
-        /// The gradient through [`group_norm_parts`] from `grad` of its first result, with the means and `1 / sqrt(var +
-        /// eps)` that it gave: of the input, the weight and the bias.
-        function group_norm_gradient(grad: Tensor, input: Tensor, weight: Tensor, mean: Tensor, scale: Tensor) -> Tensors {
+        /// The gradient through [`group_norm_parts`] from `grad` of its first result, with the means and `1 / sqrt(var
+        /// + eps)` that it gave: of the input, the weight and the bias.
+        function group_norm_gradient(
+            grad: Tensor, input: Tensor, weight: Tensor, mean: Tensor, scale: Tensor
+        ) -> Tensors {
             out: none, flags: [internal], amp: Own, dtypes: FLOAT, result: Same,
             primitive: GroupGradient, gradient: none,
             run: group_gradient_body, torch: "-",
