@@ -3,6 +3,7 @@
 python -m tests.python.fuzz --seconds 600 --jobs 2 [--seed 7] [--only linalg]
 python -m tests.python.fuzz --replay 'lucid.add' 12345
 python -m tests.python.fuzz programs --seconds 600 --jobs 2 [--seed 7]
+python -m tests.python.fuzz layers [--device gpu] [--seconds 60] [--seed 7]: convolutions and norms of random shapes
 python -m tests.python.fuzz compiled [SECONDS] [SEED]: random programs, compiled against eager
 """
 
@@ -22,6 +23,10 @@ def main() -> None:
         from . import programs
 
         sys.exit(programs.main(sys.argv[2:]))
+    if sys.argv[1:2] == ["layers"]:
+        from . import layers
+
+        sys.exit(layers.main(sys.argv[2:]))
     if sys.argv[1:2] == ["compiled"]:
         from tests.python.parity.compile import random_programs
 

@@ -1,5 +1,5 @@
-"""Random programs of views, writes, dtypes and dropped variables end as in PyTorch, on both devices; see
-`python -m tests.python.fuzz programs`, which runs many more.
+"""Random programs of views, writes, dtypes and dropped variables end as in PyTorch, on both devices, and convolutions
+and norms of random shapes are as its own; see `python -m tests.python.fuzz programs` and `layers`, which run many more.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from tests.python.fuzz import programs
+from tests.python.fuzz import layers, programs
 from tests.python.parity.programs.random_programs import case, from_json, shorter, size, source, to_json
 
 #: Programs of each run, of which half run on the GPU device.
@@ -19,6 +19,11 @@ def test_random_programs_end_as_in_pytorch() -> None:
     report = programs.run(900, jobs=2, most=PROGRAMS, shrink=3)
     assert not report.findings, report.text()
     assert report.programs == PROGRAMS and report.kinds["same"] > 0.95 * PROGRAMS, report.text()
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+def test_layers_of_random_shapes_are_as_pytorchs_in_float64(device: str) -> None:
+    assert [said for seed in range(80) if (said := layers.wrong(seed, device))] == []
 
 
 @pytest.mark.parametrize("seed", range(20))

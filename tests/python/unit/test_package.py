@@ -36,14 +36,14 @@ def test_import_brings_neither_numpy_nor_the_heavier_parts() -> None:
     assert run(f"import sys, lucid; print(*(m for m in {heavy} if m in sys.modules))") == ""
 
 
-def test_mlx_launches_kernels_one_by_one_unless_told_otherwise() -> None:
-    program = "import lucid, os; print(os.environ['MLX_USE_CUDA_GRAPHS'])"
-    for given, want in ((None, "0"), ("1", "1")):
-        env = {k: v for k, v in os.environ.items() if k != "MLX_USE_CUDA_GRAPHS"}
-        if given is not None:
-            env["MLX_USE_CUDA_GRAPHS"] = given
+def test_mlx_is_told_how_to_use_cuda_unless_the_environment_says_otherwise() -> None:
+    """Kernels one by one, and plans of as many convolutions as there are."""
+    ours = {"MLX_USE_CUDA_GRAPHS": "0", "MLX_ENABLE_CACHE_THRASHING_CHECK": "0", "MLX_CUDA_CONV_CACHE_SIZE": "1024"}
+    program = f"import lucid, os; print(*(os.environ[name] for name in {list(ours)}))"
+    for given, want in (({}, [*ours.values()]), (dict.fromkeys(ours, "1"), ["1"] * 3)):
+        env = {k: v for k, v in os.environ.items() if k not in ours} | given
         done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True)
-        assert done.stdout.split() == [want]
+        assert done.stdout.split() == want
 
 
 def test_training_needs_no_numpy() -> None:
