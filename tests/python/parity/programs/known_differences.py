@@ -62,13 +62,23 @@ SAID: tuple[tuple[str, tuple[tuple[str, str], ...], str], ...] = (
         "PyTorch refuses values that show the memory that is written, which are copied first here",
     ),
     (
-        "^refused here: .*matmul saved a tensor",
+        "^refused here: .*(matmul|unsafe_view) saved a tensor",
         (("", "^matmul$"), ("", WRITES)),
         "PyTorch's product has saved a copy of what it folds into a matrix",
     ),
     ("^refused here: .*use_reentrant=True.*there: .*RuntimeError", (("checkpoint", ""),), "another of two faults"),
     ("^gradients", (("", "fill_"), ("", "std|var")), "what is left of equal numbers but for rounding has a slope"),
     ("refused there: .*single memory location", (), "PyTorch adds gradients up in memory that overlaps itself"),
+    (
+        r"^values: \d+ here",
+        (("vmap", ""), ("", BEYOND)),
+        "PyTorch's vmap shows memory beyond a sample",
+    ),
+    (
+        "^gradients: number .* is RuntimeError here",
+        (("transform", "hessian|jac"), ("hook", "")),
+        "derivatives that are zero require gradients, or do not",
+    ),
     (
         "^gradients: .* here, .* there: .*RuntimeError",
         (("transform", ""),),
