@@ -10,7 +10,8 @@ use super::kernel_error::Made;
 use super::kernel_name::KernelName;
 use super::kernel_text::{counted, strings, type_name};
 use super::norm_kernels::{
-    by_channels, by_element, element_threads, moments_text, named, part_sums, Of, Table, COLUMNS, GROUP_OF, LEAST_ROWS,
+    by_channels, by_element, element_threads, moments_text, named, part_sums, Of, Table, COLUMNS, GROUP_OF, JOIN,
+    LEAST_ROWS,
 };
 use super::value::{Perm, Value};
 use mlx_ffi::{ops, Array, Dtype};
@@ -22,10 +23,6 @@ const PARTS: usize = 1024;
 /// Means and `1 / sqrt(var + eps)` of groups of channels of each image from the parts' moments of [`moments_text`]: threads in
 /// step share a group.
 fn groups_joined_text() -> Text {
-    let join = "float apart = m - mean, all = count + n, share = all > 0.0f ? n / all : 0.0f;
-  sum += s + apart * apart * count * share;
-  mean += apart * share;
-  count = all;";
     let body = format!(
         "unsigned int group = i / 32, columns = (unsigned int)d[1], groups = (unsigned int)d[3], own = columns / groups;
 if (group >= (unsigned int)d[0] * groups) return;
@@ -34,11 +31,11 @@ unsigned int parts = (unsigned int)d[4], first = group / groups * parts;
 for (unsigned int k = lane % 32; k < parts * own; k += 32) {{
   unsigned int at = (first + k / own) * columns + group % groups * own + k % own;
   float m = means[at], s = squares[at];
-  {join}
+  {JOIN}
 }}
 for (int o = 16; o > 0; o /= 2) {{
   float n = LUCID_SHUFFLE(count, o), m = LUCID_SHUFFLE(mean, o), s = LUCID_SHUFFLE(sum, o);
-  {join}
+  {JOIN}
 }}
 if (lane % 32 == 0) {{
   mean_[group] = mean;

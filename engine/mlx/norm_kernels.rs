@@ -138,12 +138,14 @@ a = 0.0f;
     Text { name: KernelName::ColumnMoments, inputs: strings(&["x", "d"]), outputs, body, group: GROUP }
 }
 
-/// The parts' moments as those of all rows (Chan et al., 1979); threads in step share a column.
-fn joined_text() -> Text {
-    let join = "float apart = m - mean, all = count + n, share = all > 0.0f ? n / all : 0.0f;
+/// Adds the moments `m` and `s` of `n` elements to those of `count` (Chan et al., 1979).
+pub(super) const JOIN: &str = "float apart = m - mean, all = count + n, share = all > 0.0f ? n / all : 0.0f;
   sum += s + apart * apart * count * share;
   mean += apart * share;
   count = all;";
+
+/// The parts' moments as those of all rows; threads in step share a column.
+fn joined_text() -> Text {
     let body = format!(
         "unsigned int column = i / 32, columns = (unsigned int)d[1], rows = (unsigned int)d[0], each = (unsigned int)d[2];
 if (column >= columns) return;
@@ -153,11 +155,11 @@ for (unsigned int p = lane % 32; p < (unsigned int)d[4]; p += 32) {{
   if (first >= rows) break;
   float n = (float)(rows - first < each ? rows - first : each);
   float m = means[p * columns + column], s = squares[p * columns + column];
-  {join}
+  {JOIN}
 }}
 for (int o = 16; o > 0; o /= 2) {{
   float n = LUCID_SHUFFLE(count, o), m = LUCID_SHUFFLE(mean, o), s = LUCID_SHUFFLE(sum, o);
-  {join}
+  {JOIN}
 }}
 float v = sum / count;
 if (lane % 32 == 0) {{

@@ -39,7 +39,7 @@ pub(super) fn normalization(op: &NormalizationOp, inputs: &[&GpuArray], out: &[M
         (NormalizationOp::GroupGradient, &[g, x, w, mean, scale]) => {
             group_norm_kernels::groups_back(g, x, w, [mean, scale])?
         }
-        (NormalizationOp::LayerGradient { dims: _, eps }, &[g, x, w]) => norm_kernels::rows_gradients(g, x, w, *eps)?,
+        (NormalizationOp::LayerGradient { eps, .. }, &[g, x, w]) => norm_kernels::rows_gradients(g, x, w, *eps)?,
         _ => None,
     };
     let values: SmallVec<[Value; 4]> = match made {

@@ -12,6 +12,7 @@ use crate::{DType, Device, Error, MemoryFormat, Result, Scalar, Tensor};
 use lucid_ir::norm_ops;
 pub use lucid_ir::ops::norm::*;
 use lucid_ir::ops::normalization::statistics_dtype;
+use smallvec::SmallVec;
 
 norm_ops!(define_ops);
 
@@ -208,12 +209,18 @@ fn group_norm_body(
         MemoryFormat::Contiguous => x.contiguous()?,
         _ => x.clone(),
     };
-    let [weight, bias] = parameters(&x, [weight, bias])?;
+    let [weight, bias] = parameters("group_norm", &x, [weight, bias])?;
     normalization::group(&[&x, &weight, &bias], groups as usize, eps)
 }
 
 /// Weight and bias of the channels: ones and zeros where there are none.
-fn parameters(x: &Tensor, given: [Option<&Tensor>; 2]) -> Result<[Tensor; 2]> {
+fn parameters(op: &'static str, x: &Tensor, given: [Option<&Tensor>; 2]) -> Result<[Tensor; 2]> {
+    let devices: SmallVec<[Device; 3]> =
+        std::iter::once(x.device()).chain(given.iter().flatten().map(|p| p.device())).collect();
+    if devices.iter().any(|&device| device != x.device()) {
+        let why = "Expected all tensors to be on the same device; move one with .to()";
+        return Err(Error::device(op, why, &devices));
+    }
     let like = given.iter().flatten().next().map_or(statistics_dtype(x.dtype()), |p| p.dtype());
     let of = |p: Option<&Tensor>, fill: f64| match p {
         Some(p) => Ok(p.clone()),
@@ -373,23 +380,22 @@ fn batch_norm_body(
         let followed =
             |t: &Tensor| autograd::forward::carries(t) || autograd::grad_enabled() && autograd::requires_grad(t);
         let inputs = [Some(x), weight, bias, running_mean, running_var];
-        if !inputs.into_iter().flatten().any(followed) {
-            // Two passes: what they are by is of the size of channels.
-            let scale = scale_and_shift((&var + eps)?.rsqrt()?, wide_weight.as_ref(), None, DType::F32)?;
-            let shift = scale_and_shift((mean * &scale)?.neg()?, None, wide_bias.as_ref(), DType::F32)?;
-            let y = ((x * &scale)? + &shift)?;
-            return if dtype == y.dtype() { Ok(y) } else { y.cast(dtype) };
-        }
+        let plain = !inputs.into_iter().flatten().any(followed);
         let _lies = autograd::GradLayoutGuard::set(as_images(x));
-        // Scales are multiplied first: they are of the size of channels.
+        // Scales are multiplied first, and where nothing is followed shifts are put together: they are of the size of channels.
         let scale = (&var + eps)?.rsqrt()?;
         let scale = wide_weight.map_or(Ok(scale.clone()), |w| scale * &w)?;
-        return scale_and_shift(((x - &mean)? * &scale)?, None, wide_bias.as_ref(), dtype);
+        if !plain {
+            return scale_and_shift(((x - &mean)? * &scale)?, None, wide_bias.as_ref(), dtype);
+        }
+        let shift = (mean * &scale)?.neg()?;
+        let shift = wide_bias.map_or(Ok(shift.clone()), |b| shift + &b)?;
+        return scale_and_shift((x * &scale)?, None, Some(&shift), dtype);
     }
     if eps <= 0.0 {
         return Err(Error::value(OP, format!("batch_norm eps must be positive during training, but got {eps}")));
     }
-    let [weight, bias] = parameters(x, [weight, bias])?;
+    let [weight, bias] = parameters(OP, x, [weight, bias])?;
     let [y, mean, var, _] = normalization::batch(&[x, &weight, &bias], eps)?;
     let n = (x.numel() / x.shape()[1].max(1)) as f64;
     for (running, batch, factor) in [(running_mean, &mean, 1.0), (running_var, &var, n / (n - 1.0))] {

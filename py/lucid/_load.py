@@ -11,8 +11,8 @@ _MLX = "0.32.2"
 # launched one by one, kernels run while the next are recorded: most training steps that were measured took 0.6 to 0.9
 # of the time (docs/compile.md).
 os.environ.setdefault("MLX_USE_CUDA_GRAPHS", "0")
-# MLX keeps plans of the last 128 convolutions there, and raises once it has made 257. Images of many sizes are fine:
-# it keeps more, and makes the others again.
+# MLX keeps plans of the last 128 convolutions there, and raises after some hundreds of shapes, gradients' among them.
+# Images of many sizes are no mistake: it keeps more, and makes the others again.
 os.environ.setdefault("MLX_CUDA_CONV_CACHE_SIZE", "1024")
 os.environ.setdefault("MLX_ENABLE_CACHE_THRASHING_CHECK", "0")
 
