@@ -1,7 +1,7 @@
 //! Normalisation over features, channels or the batch.
 //!
-//! Standardisation is a primitive, one pass on both backends (`cpu/norm.rs`, `mlx/nn.rs`), and on the CPU another takes weight
-//! and bias along; the other norms are made of reductions.
+//! Layer norm is a primitive of the family `norm`, one pass on both backends (`cpu/norm.rs`, `mlx/nn.rs`). Batch and group norm, and
+//! the gradients of all three, have several results: their primitives are in `normalization`. RMS norm is made of reductions.
 
 use super::macros::define_ops;
 use super::normalization::{self, NormalizationOp};

@@ -1,4 +1,5 @@
-//! Norms with several results: batch norm with its statistics as one primitive, and the gradients through norms.
+//! Norms with several results: batch and group norm with their statistics as one primitive each, and the gradients through norms.
+//! `batch_norm` and `group_norm` themselves, which check and fill in what is not given, are in `norm.rs`.
 //!
 //! The kernels are in `cpu/norm.rs` and `mlx/normalization.rs`. Gradients that are followed themselves, or of batched tensors, are
 //! made of the steps that they stand for.

@@ -1,4 +1,5 @@
-//! Normalisation: the rows of the family, and the primitives and arguments that they make.
+//! Normalisation: the rows of the family, and the primitives and arguments that they make. Primitives with several results, of
+//! which batch and group norm are made, are in `normalization`.
 
 use super::macros::define_primitives;
 

@@ -330,3 +330,10 @@ def test_errors_name_the_path_in_the_model(hooked: bool) -> None:
     with pytest.raises(KeyError) as missing:
         model("key")
     assert missing.value.args == ("key",)
+
+
+@pytest.mark.parametrize("norm", ["batch_norm", "group_norm"])
+def test_norms_name_themselves_where_devices_differ(norm: str) -> None:
+    x, w, b = lucid.ones(4, 6, 5), lucid.ones(6, device="gpu"), lucid.zeros(6)
+    with pytest.raises(lucid.DeviceMismatch, match=f"^{norm}: .*same device"):
+        F.batch_norm(x, None, None, w, b, True) if norm == "batch_norm" else F.group_norm(x, 2, w, b)
