@@ -34,7 +34,7 @@ where
             real_to_complex(source(x, &x.read()), made, op.count(), onesided, scale, pool)
         }),
         FftOp::ComplexToReal { n, scale, .. } => CpuArray::build(&out.shape, |made: &mut [T]| {
-            complex_to_real(source(x, &x.read::<Complex<T>>()), made, n, scale, pool)
+            complex_to_real(source(x, &x.read::<Complex<T>>()), made, op.count(), n, scale, pool)
         }),
     }
 }

@@ -179,13 +179,14 @@ pub(crate) struct DecoderLayer<'a> {
 }
 
 /// A layer of a decoder over `x` (B, L, hidden), which writes keys and values behind `at` others and which the tape sees
-/// nothing of; nothing where the device has no kernels for it.
+/// nothing of; with `last_alone` that of the last tokens, (B, 1, hidden). Nothing where the device has no kernels for it.
 pub(crate) fn decoder_layer(
     x: &Tensor,
     layer: &DecoderLayer<'_>,
     angles: [&Tensor; 2],
     buffers: [&Tensor; 2],
     at: usize,
+    last_alone: bool,
 ) -> Result<Option<Tensor>> {
     let own = || {
         let mut matrices = layer.matrices.iter().map(RowMatrix::on_gpu);
@@ -211,7 +212,7 @@ pub(crate) fn decoder_layer(
     };
     let Some((x, layer, angles, buffers)) = own() else { return Ok(None) };
     let begun = profile::begin();
-    let made = lucid_mlx::decoder_layer(x, &layer, angles, buffers, at)?.map(from_gpu);
+    let made = lucid_mlx::decoder_layer(x, &layer, angles, buffers, at, last_alone)?.map(from_gpu);
     if made.is_some() {
         profile::end_other(begun, "decoder_layer");
     }

@@ -4,12 +4,13 @@
 //! The one-dimensional transforms are those of `rustfft` (AVX, NEON or plain code, by what the processor has); here
 //! they are planned, cached, and run over many lanes, which are gathered block by block so that they stay in cache. It
 //! is a crate of its own so that it is optimised in every build: generic code is compiled where it is used. Depends on
-//! `lucid-core` for its allocations, and knows no arrays. `unsafe` is in `columns` and `butterfly` alone. Invariant: a
+//! `lucid-core` for its allocations, and knows no arrays. `unsafe` is in `columns`, `butterfly` and `batch` alone. Invariant: a
 //! length that comes from outside allocates through `fallible`, or after it has been asked whether there is room.
 
 #![deny(unsafe_code)]
 #![cfg_attr(test, allow(clippy::disallowed_methods))] // Tests may end for want of memory.
 
+mod batch;
 mod butterfly;
 mod columns;
 mod lanes;

@@ -3,6 +3,7 @@
 //! A plan holds twiddle factors of about its length, so the cache is bounded by the sum of lengths. Invariant: no
 //! plan is made under the lock, so that one of a long transform keeps nobody waiting.
 
+use crate::batch::{Batch, Batched};
 use crate::butterfly::Lanes;
 use lucid_core::fallible::ensure_room;
 use lucid_core::Result;
@@ -21,7 +22,7 @@ const PLANS: usize = 256;
 const ROOM: usize = 16;
 
 /// The two dtypes of real numbers that transforms are computed in.
-pub trait Real: FftNum + Lanes {
+pub trait Real: FftNum + Lanes + Batched {
     #[doc(hidden)]
     fn cache() -> &'static Mutex<Cache<Self>>;
     /// A number as near as there is.
@@ -59,9 +60,9 @@ enum Plan<T> {
 /// A transform of real numbers.
 #[derive(Clone)]
 pub(crate) enum RealPlan<T> {
-    /// Of an even number: the transform of half as many complex numbers, and the factors of [`butterflies`](crate::butterfly::butterflies),
+    /// Of an even number: the transform of half as many complex numbers, one of several rows where there is a faster one, and the factors of [`butterflies`](crate::butterfly::butterflies),
     /// `i exp(-2 pi i k / n)` or their conjugates for the inverse.
-    Even { fft: Arc<dyn Fft<T>>, twiddles: Arc<[Complex<T>]> },
+    Even { fft: Arc<dyn Fft<T>>, twiddles: Arc<[Complex<T>]>, batch: Option<Arc<Batch>> },
     /// Of an odd number: the transform of as many complex ones.
     Odd(Arc<dyn Fft<T>>),
 }
@@ -75,7 +76,9 @@ impl<T: Real> RealPlan<T> {
             let (sin, cos) = (std::f64::consts::TAU * k as f64 / n as f64).sin_cos();
             Complex::new(T::of(sin), T::of(if inverse { -cos } else { cos }))
         };
-        Ok(RealPlan::Even { fft: complex(n / 2, inverse)?, twiddles: (0..(n / 2).div_ceil(2)).map(twiddle).collect() })
+        let twiddles: Arc<[Complex<T>]> = (0..(n / 2).div_ceil(2)).map(twiddle).collect();
+        let batch = T::plan(n / 2, &twiddles);
+        Ok(RealPlan::Even { fft: complex(n / 2, inverse)?, twiddles, batch })
     }
 }
 

@@ -3,6 +3,7 @@
 //! An even number of them is taken for half as many complex numbers, whose transform `butterfly` twiddles into theirs.
 //! Depends on `plans`, `butterfly`, `lanes`, `columns` and `transform`.
 
+use crate::batch::{Batch, Room, ROWS};
 use crate::butterfly::{butterflies, butterflies_of, pairs, pairs_mut};
 use crate::columns::for_rows;
 use crate::lanes::Rows;
@@ -10,6 +11,7 @@ use crate::plans::{self, RealPlan};
 use crate::transform::{along_others, times, GRAIN};
 use crate::{Pool, Real, Source};
 use lucid_core::fallible::scratch;
+use lucid_core::shape::contiguous_strides;
 use lucid_core::Result;
 use num_complex::Complex;
 
@@ -70,19 +72,26 @@ fn each_row<T: Real>(
     for_rows(out, width, (GRAIN / n).max(1), pool, |first, out| {
         let count = out.len() / width;
         let dense = rows.dense(first, count);
-        let mut lanes = scratch(T::zero(), if dense.is_some() { 0 } else { n * LANES.min(count) });
+        let mut lanes = scratch(T::zero(), if dense.is_some() { 0 } else { n * ROWS.min(count) });
         let mut room = scratch(Complex::new(T::zero(), T::zero()), plan.room());
-        for (i, block) in out.chunks_mut(width * LANES).enumerate() {
+        let (batch, mut wide) = plan.batch(count);
+        for (i, block) in out.chunks_mut(width * ROWS).enumerate() {
             let count = block.len() / width;
             let x = match dense {
-                Some(x) => &x[i * LANES * n..][..count * n],
+                Some(x) => &x[i * ROWS * n..][..count * n],
                 None => {
-                    rows.copy_to(first + i * LANES, &mut lanes[..count * n], n, |x| x);
+                    rows.copy_to(first + i * ROWS, &mut lanes[..count * n], n, |x| x);
                     &lanes[..count * n]
                 }
             };
+            let batch = batch.filter(|_| count == ROWS);
+            if let Some(batch) = batch {
+                T::forward(batch, x, block, width, &mut wide, T::of(scale));
+            }
             for (x, y) in x.chunks(n).zip(block.chunks_mut(width)) {
-                plan.forward(x, &mut y[..half], &mut room, scale);
+                if batch.is_none() {
+                    plan.forward(x, &mut y[..half], &mut room, scale);
+                }
                 let (known, rest) = y.split_at_mut(half);
                 rest.iter_mut().zip(known[1..n.div_ceil(2)].iter().rev()).for_each(|(o, x)| *o = x.conj());
             }
@@ -100,10 +109,19 @@ impl<T: Real> RealPlan<T> {
         }
     }
 
+    /// The plan of whole batches, where so many rows have one, and what it works in.
+    fn batch(&self, rows: usize) -> (Option<&Batch>, Room) {
+        let batch = match self {
+            RealPlan::Even { batch, .. } if rows >= ROWS => batch.as_deref(),
+            _ => None,
+        };
+        (batch, Room::of(batch))
+    }
+
     /// The first half of a row's spectrum, times `scale`.
     fn forward(&self, x: &[T], y: &mut [Complex<T>], room: &mut [Complex<T>], scale: f64) {
         match self {
-            RealPlan::Even { fft, twiddles } => {
+            RealPlan::Even { fft, twiddles, .. } => {
                 let m = fft.len();
                 fft.process_immutable_with_scratch(pairs(x), &mut y[..m], room);
                 let (sum, difference) = (y[0].re + y[0].im, y[0].re - y[0].im);
@@ -125,7 +143,7 @@ impl<T: Real> RealPlan<T> {
     /// The row whose spectrum's first half is `x`, times `scale`.
     fn inverse(&self, x: &[Complex<T>], y: &mut [T], room: &mut [Complex<T>], scale: T) {
         match self {
-            RealPlan::Even { fft, twiddles } => {
+            RealPlan::Even { fft, twiddles, .. } => {
                 let m = fft.len();
                 let (halves, room) = room.split_at_mut(m);
                 let (first, last) = (x[0].re * scale, x[m].re * scale);
@@ -147,9 +165,6 @@ impl<T: Real> RealPlan<T> {
         }
     }
 }
-
-/// Rows that are gathered at a time.
-const LANES: usize = 8;
 
 /// The halves of spectra along several dimensions.
 struct Mirror<'a, T> {
@@ -179,15 +194,16 @@ impl<T: Real> Mirror<'_, T> {
     }
 }
 
-/// Real numbers of the halves of their spectra, along the last dimension, times `scale`: the inverse transform, which
-/// has a plus in the exponent. The source's last dimension has `n / 2 + 1` elements and that of `out`, row-major,
-/// `n`. Imaginary parts that the symmetry says are 0 are not read.
+/// Real numbers of the halves of their spectra, along the last `axes` dimensions, times `scale`: the inverse transform,
+/// which has a plus in the exponent. The source's last dimension has `n / 2 + 1` elements and that of `out`, row-major,
+/// `n`; the others are transformed before it. Imaginary parts that the symmetry says are 0 are not read.
 ///
 /// # Errors
 /// As [`complex_to_complex`](crate::complex_to_complex).
 pub fn complex_to_real<T: Real>(
     source: Source<'_, Complex<T>>,
     out: &mut [T],
+    axes: usize,
     n: usize,
     scale: f64,
     pool: Pool<'_>,
@@ -196,23 +212,39 @@ pub fn complex_to_real<T: Real>(
         return Ok(());
     }
     let rows = Rows::new(source);
+    if axes > 1 {
+        let shape = source.shape;
+        let mut halves = lucid_core::fallible::filled(Complex::new(T::zero(), T::zero()), shape.iter().product())?;
+        for_rows(&mut halves, rows.n, (GRAIN / rows.n).max(1), pool, |first, out| {
+            rows.copy_to(first, out, rows.n, |x| x)
+        });
+        along_others(&mut halves, shape, axes, true, 1.0, pool)?;
+        let strides = contiguous_strides(shape);
+        let source = Source { data: &halves, offset: 0, shape, strides: &strides };
+        return complex_to_real(source, out, 1, n, scale, pool);
+    }
     let half = rows.n;
     let plan = plans::real::<T>(n, true)?;
     let (zero, scale) = (Complex::new(T::zero(), T::zero()), T::of(scale));
     for_rows(out, n, (GRAIN / n).max(1), pool, |first, out| {
         let count = out.len() / n;
         let dense = rows.dense(first, count);
-        let mut lanes = scratch(zero, if dense.is_some() { 0 } else { half * LANES.min(count) });
+        let mut lanes = scratch(zero, if dense.is_some() { 0 } else { half * ROWS.min(count) });
         let mut room = scratch(zero, plan.room());
-        for (i, block) in out.chunks_mut(n * LANES).enumerate() {
+        let (batch, mut wide) = plan.batch(count);
+        for (i, block) in out.chunks_mut(n * ROWS).enumerate() {
             let count = block.len() / n;
             let x = match dense {
-                Some(x) => &x[i * LANES * half..][..count * half],
+                Some(x) => &x[i * ROWS * half..][..count * half],
                 None => {
-                    rows.copy_to(first + i * LANES, &mut lanes[..count * half], half, |x| x);
+                    rows.copy_to(first + i * ROWS, &mut lanes[..count * half], half, |x| x);
                     &lanes[..count * half]
                 }
             };
+            if let Some(batch) = batch.filter(|_| count == ROWS) {
+                T::inverse(batch, x, block, &mut wide, scale);
+                continue;
+            }
             for (x, y) in x.chunks(half).zip(block.chunks_mut(n)) {
                 plan.inverse(x, y, &mut room, scale);
             }

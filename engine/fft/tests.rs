@@ -1,7 +1,7 @@
 //! Transforms against their definition, for every layout and length.
 
 use crate::{complex_to_complex, complex_to_real, real_to_complex, Source};
-use num_complex::Complex64;
+use num_complex::{Complex32, Complex64};
 
 const LENGTHS: [usize; 14] = [1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 31, 64, 100, 101];
 
@@ -68,7 +68,7 @@ fn every_length_forward_and_back() {
         // What the symmetry says is 0 is not read.
         halves[0].im = f64::NAN;
         let source = Source { data: &halves, offset: 0, shape: &[3, half], strides: &[half, 1] };
-        complex_to_real(source, &mut back, n, 1.0 / n as f64, &serial).unwrap();
+        complex_to_real(source, &mut back, 1, n, 1.0 / n as f64, &serial).unwrap();
         assert!(back.iter().zip(&real).all(|(a, b)| (a - b).abs() < 1e-12), "{n}");
     }
 }
@@ -105,7 +105,77 @@ fn several_dimensions_and_strides() {
                 real_to_complex(source, &mut out, axes, true, 1.0, &serial).unwrap();
                 let want: Vec<_> = want.chunks(shape[2]).flat_map(|row| row[..half].to_vec()).collect();
                 close(&out, &want);
+                // And back, from the same memory and from one in the opposite order.
+                let numbers = shape[3 - axes..].iter().product::<usize>();
+                let sizes = [shape[0], shape[1], half];
+                for strides in [[sizes[1] * half, half, 1], [1, shape[0], shape[0] * shape[1]]] {
+                    let mut spectrum = vec![Complex64::default(); out.len()];
+                    for (i, &x) in out.iter().enumerate() {
+                        let index = [i / (sizes[1] * half), i / half % sizes[1], i % half];
+                        spectrum[index.iter().zip(strides).map(|(i, s)| i * s).sum::<usize>()] = x;
+                    }
+                    let source = Source { data: &spectrum, offset: 0, shape: &sizes, strides: &strides };
+                    let mut back = vec![0.0; numel];
+                    complex_to_real(source, &mut back, axes, shape[2], 1.0 / numbers as f64, &threads).unwrap();
+                    assert!(back.iter().zip(&dense).all(|(a, b)| (a - b.re).abs() < 1e-12), "{shape:?} {axes}");
+                }
             }
         }
     }
+}
+
+#[test]
+fn batches_of_rows_are_the_rows() {
+    // Lengths with and without a plan of their own, rows that fill batches and that are left over, with and without gaps.
+    for (n, rows) in [50, 100, 150, 300, 500, 600, 1000, 2500, 5000].into_iter().flat_map(|n| [(n, 7), (n, 8), (n, 21)])
+    {
+        let half = n / 2 + 1;
+        let numbers: Vec<f32> = (0..rows * n * 2).map(|i| number(i).re as f32 * (1 + i / (2 * n)) as f32).collect();
+        for step in [1, 2] {
+            let source = Source { data: &numbers, offset: 0, shape: &[rows, n], strides: &[n * step, step] };
+            let mut together = vec![Complex32::default(); rows * half];
+            real_to_complex(source, &mut together, 1, true, 0.5, &serial).unwrap();
+            let mut all = vec![Complex32::default(); rows * n];
+            real_to_complex(source, &mut all, 1, false, 0.5, &threads).unwrap();
+            let mut back = vec![0.0f32; rows * n];
+            let spectra = Source { data: &together, offset: 0, shape: &[rows, half], strides: &[half, 1] };
+            complex_to_real(spectra, &mut back, 1, n, 2.0 / n as f64, &serial).unwrap();
+            for i in 0..rows {
+                let row: Vec<f64> = (0..n).map(|k| numbers[(i * n + k) * step].into()).collect();
+                let mut alone = vec![Complex64::default(); half];
+                let source = Source { data: &row, offset: 0, shape: &[1, n], strides: &[n, 1] };
+                real_to_complex(source, &mut alone, 1, true, 0.5, &serial).unwrap();
+                let size = 1e-6 * alone.iter().fold(0.0, |most: f64, x| most.max(x.norm()));
+                for k in 0..n {
+                    let want = if k < half { alone[k] } else { alone[n - k].conj() };
+                    for got in
+                        [Some(all[i * n + k]), together[i * half..][..half].get(k).copied()].into_iter().flatten()
+                    {
+                        let got = Complex64::new(got.re.into(), got.im.into());
+                        assert!((got - want).norm() < size, "{n} numbers, row {i} of {rows}, {k}: {got}, not {want}");
+                    }
+                    let (got, most) = (f64::from(back[i * n + k]), 2.0 * (i + 1) as f64 * step as f64);
+                    assert!((got - row[k]).abs() < 1e-6 * most, "{n} numbers, row {i} of {rows}, back {k}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_of_a_batch_do_not_meet() {
+    let (n, rows) = (1000, 8);
+    let mut numbers: Vec<f32> = (0..rows * n).map(|i| number(i).re as f32).collect();
+    fn source(data: &[f32]) -> Source<'_, f32> {
+        Source { data, offset: 0, shape: &[8, 1000], strides: &[1000, 1] }
+    }
+    let (mut before, mut after) = (vec![Complex32::default(); rows * 501], vec![Complex32::default(); rows * 501]);
+    real_to_complex(source(&numbers), &mut before, 1, true, 1.0, &serial).unwrap();
+    numbers[3 * n..4 * n].fill(f32::NAN);
+    numbers[5 * n..6 * n].fill(f32::INFINITY);
+    real_to_complex(source(&numbers), &mut after, 1, true, 1.0, &serial).unwrap();
+    for i in (0..rows).filter(|i| ![3, 5].contains(i)) {
+        assert_eq!(before[i * 501..(i + 1) * 501], after[i * 501..(i + 1) * 501]);
+    }
+    assert!(after[3 * 501..4 * 501].iter().all(|x| x.re.is_nan()));
 }

@@ -23,6 +23,8 @@ const STEP: usize = 256;
 const CHUNK: usize = 512;
 /// Positions by which the table of rotations grows.
 const TABLE: usize = 1024;
+/// Layers of a prompt that a GPU is given at once.
+const BEGUN: usize = 4;
 
 /// The keys and values of one layer, (1, heads, tokens, head_dim) each.
 struct LayerCache {
@@ -347,8 +349,13 @@ impl Decoder {
             let mut mask = None;
             for (i, layer) in self.layers.iter().enumerate() {
                 let angles = c.windows[i].and(local.as_ref()).unwrap_or(&whole).each_ref();
-                if let Some(made) = layer.launched(c, &x, angles, buffers[i].each_ref(), at)? {
+                let last = i + 1 == self.layers.len();
+                if let Some(made) = layer.launched(c, &x, angles, buffers[i].each_ref(), at, last)? {
                     x = made;
+                    // A prompt's first layers are computed while the next are recorded.
+                    if length > 1 && !last && (i + 1).is_multiple_of(BEGUN) {
+                        crate::eval(&[&x], false)?;
+                    }
                     continue;
                 }
                 let [q, k, v] = layer.projected(c, &x, angles)?;
@@ -365,7 +372,7 @@ impl Decoder {
                 let made = self.attended([&q, held[0], held[1]], mask.as_ref(), causal)?;
                 x = layer.behind(c, &made, &x)?;
             }
-            let x = x.narrow(1, length as i64 - 1, 1)?;
+            let x = x.narrow(1, x.shape()[1] as i64 - 1, 1)?;
             self.ended(&x.reshape(&[batch as isize, c.hidden_size as isize])?).map(Some)
         })
     }

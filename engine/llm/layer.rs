@@ -93,7 +93,8 @@ impl Layer {
 
 impl Layer {
     /// The layer's result for `x` (B, L, hidden_size) by a device's kernels, which write keys and values (B, kv_heads, room,
-    /// head_dim) behind `at` others. Nothing where there are none for it.
+    /// head_dim) behind `at` others; with `last_alone` that of the last tokens, (B, 1, hidden_size). Nothing where there are
+    /// none for it.
     pub(super) fn launched(
         &self,
         c: &Config,
@@ -101,6 +102,7 @@ impl Layer {
         angles: [&Tensor; 2],
         buffers: [&Tensor; 2],
         at: usize,
+        last_alone: bool,
     ) -> Result<Option<Tensor>> {
         let gate = match c.activation {
             Activation::Silu => Gate::Silu,
@@ -123,7 +125,7 @@ impl Layer {
             scale: c.scale,
             known: &self.known,
         };
-        dispatch::decoder_layer(x, &layer, angles, buffers, at)
+        dispatch::decoder_layer(x, &layer, angles, buffers, at, last_alone)
     }
 
     /// Queries, keys and values (B, heads, L, head_dim) of `x` (B, L, hidden_size), rotated by cosines and sines

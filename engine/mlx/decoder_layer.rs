@@ -5,7 +5,7 @@
 //! but for roundings between them, and writes keys and values where they would be written.
 
 use super::array::GpuArray;
-use super::convert::{int, Ints};
+use super::convert::int;
 use super::decode_kernels::{self, Sizes};
 use super::kernel_error::Made;
 use super::kernel_text::type_name;
@@ -50,13 +50,15 @@ impl<'a> DecoderLayer<'a> {
 }
 
 /// The layer's result for `x` (B, L, hidden), whose tokens come behind `at` others. Cosines and sines (L, head / 2) are
-/// float32; keys and values (B, kv heads, room, head) are written in place. `None` where kernels of our own do not take it.
+/// float32; keys and values (B, kv heads, room, head) are written in place. With `last_alone` the result is that of the last
+/// tokens, (B, 1, hidden). `None` where kernels of our own do not take it.
 pub fn decoder_layer(
     x: &GpuArray,
     layer: &DecoderLayer<'_>,
     angles: [&GpuArray; 2],
     buffers: [&GpuArray; 2],
     at: usize,
+    last_alone: bool,
 ) -> Result<Option<GpuArray>> {
     let recorded = || -> Made<Option<GpuArray>> {
         let &[batch, length, hidden] = x.shape() else { return Ok(None) };
@@ -80,6 +82,8 @@ pub fn decoder_layer(
         let (cos, sin) = (logical(angles[0])?, logical(angles[1])?);
         let norms = [logical(layer.norms[0])?, logical(layer.norms[1])?];
         let few = length == 1 && rows <= MOST_ROWS;
+        // Tokens whose result is asked for.
+        let asked = if last_alone { 1 } else { length };
         let own = Rows { rows, columns: hidden, dtype: x.element() };
         if few {
             let (norms, angles) = (norms.each_ref(), [&cos, &sin]);
@@ -106,8 +110,15 @@ pub fn decoder_layer(
                 let y = decode_kernels::rms_norm(&state, &norms[0], kind, [rows, hidden], layer.eps)?;
                 let mut parts: SmallVec<[Array; 3]> = SmallVec::new();
                 for (number, matrix) in layer.projections.iter().enumerate() {
+                    let sizes = [batch, if number == 0 { asked } else { length }, counts[number], head];
+                    if number == 0 && asked != length {
+                        let y = product(&ends(&y, own, length)?, Rows { rows: batch, ..own }, matrix)?;
+                        let first = [int(length - 1)?, 0];
+                        let end = |a: &Array| ops::slice(a, &first, a.shape(), &[1; 2]);
+                        parts.push(decode_kernels::rotated_heads(&y, [&end(&cos)?, &end(&sin)?], kind, sizes)?);
+                        continue;
+                    }
                     let y = product(&y, own, matrix)?;
-                    let sizes = [batch, length, counts[number], head];
                     parts.push(match number {
                         2 => {
                             let shape = [int(batch)?, int(length)?, int(kv_heads)?, int(head)?];
@@ -125,25 +136,37 @@ pub fn decoder_layer(
             ([0, 0, int(at)?, 0], [int(batch)?, int(kv_heads)?, int(at + length)?, int(head)?], [1; 4]);
         let mut held: SmallVec<[Array; 2]> = SmallVec::new();
         for (buffer, new) in buffers.iter().zip([&k, &v]) {
-            let was = logical(buffer)?;
-            let array = ops::slice_update(&was, new, &start, &stop, &step)?;
-            drop(was);
+            let array = match room - length {
+                // The first tokens: what was there are zeros, which nobody has filled in yet.
+                0 if at == 0 => ops::contiguous(new, false)?,
+                left if at == 0 => {
+                    let zeros = ops::zeros(&[int(batch)?, int(kv_heads)?, int(left)?, int(head)?], new.dtype())?;
+                    ops::concatenate_axis(&[new, &zeros], 2)?
+                }
+                _ => {
+                    let was = logical(buffer)?;
+                    ops::slice_update(&was, new, &start, &stop, &step)?
+                }
+            };
             buffer.replace(Value::plain(array.clone()))?;
             held.push(array);
         }
         // ---- attention
         let sizes = Sizes { batch, heads, kv_heads, head, count: at + length, room };
-        let attended = match length == 1 && sizes.fit() {
+        let attended = match asked == 1 && sizes.fit() {
             true => decode_kernels::attention(&q, [&held[0], &held[1]], kind, &sizes, layer.scale)?,
             false => {
                 let shown = |a: &Array| ops::slice(a, &[0; 4], &stop, &step);
-                let how = if length > 1 { "causal" } else { "" };
+                let how = if asked > 1 { "causal" } else { "" };
                 let (k, v) = (shown(&held[0])?, shown(&held[1])?);
                 fast::scaled_dot_product_attention(&q, &k, &v, layer.scale as f32, how, None, None, false)?
             }
         };
         drop(held);
-        let flat = match length {
+        let state = if asked == length { state } else { ends(&state, own, length)? };
+        let (rows, own) = (batch * asked, Rows { rows: batch * asked, ..own });
+        let few = asked == 1 && rows <= MOST_ROWS;
+        let flat = match asked {
             1 => attended,
             _ => {
                 let y = ops::swapaxes(&attended, 1, 2)?;
@@ -170,14 +193,22 @@ pub fn decoder_layer(
         };
         let inside = Rows { columns: layer.last.columns(), ..own };
         let state = added(&inner, inside, &layer.last, &state, few)?;
-        let state = ops::reshape(&state, &x.shape().iter().map(|&n| int(n)).collect::<Made<Ints>>()?)?;
-        Ok(Some(GpuArray::new(Value::plain(state), x.shape(), x.element())?))
+        let state = ops::reshape(&state, &[int(batch)?, int(asked)?, int(hidden)?])?;
+        Ok(Some(GpuArray::new(Value::plain(state), &[batch, asked, hidden], x.element())?))
     };
     recorded().map_err(|e| e.of("decoder_layer"))
 }
 
 fn wrong() -> super::kernel_error::Fault {
     crate::Error::backend("decoder_layer", "another number of projections").into()
+}
+
+/// The last of every `length` rows.
+fn ends(x: &Array, of: Rows, length: usize) -> Made<Array> {
+    let (batch, columns) = (int(of.rows / length)?, int(of.columns)?);
+    let x = ops::reshape(x, &[batch, int(length)?, columns])?;
+    let last = ops::slice(&x, &[0, int(length - 1)?, 0], x.shape(), &[1; 3])?;
+    Ok(ops::contiguous(&ops::reshape(&last, &[batch, columns])?, false)?)
 }
 
 /// The product of rows with a matrix, as (rows, n).

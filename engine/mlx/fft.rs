@@ -34,10 +34,8 @@ pub(super) fn fft(op: &FftOp, x: &GpuArray, out: &Meta) -> Made<GpuArray> {
     let a = x.value()?.logical()?.into_owned();
     let ndim = x.ndim();
     // The sizes along which elements are transformed together: those of the longer of the two sides.
-    let sizes = match op {
-        FftOp::ComplexToReal { .. } => &out.shape[ndim - 1..],
-        FftOp::ComplexToComplex { .. } | FftOp::RealToComplex { .. } => &x.shape()[ndim - op.count()..],
-    };
+    let longer = if matches!(op, FftOp::ComplexToReal { .. }) { &out.shape } else { x.shape() };
+    let sizes = &longer[ndim - op.count()..];
     let axes: SmallVec<[i32; 8]> = (0..op.count() as i32).map(|i| i - op.count() as i32).collect();
     let (n, inverse) = (ints(sizes)?, op.is_inverse());
     let (norm, factor) = scaling(op.scale(), numel(sizes), inverse);

@@ -163,9 +163,9 @@ pub(super) fn fits(prim: &Prim, x: &[&Info], out: &Info) -> Option<bool> {
                 FftOp::RealToComplex { axes, .. } => {
                     (axes.clone(), !x.dtype.is_complex() && out.dtype == x.dtype.to_complex())
                 }
-                FftOp::ComplexToReal { axis, n, .. } => {
-                    let half = x.shape.get(*axis).copied() == Some(n / 2 + 1);
-                    ([*axis].into_iter().collect(), x.dtype.is_complex() && out.dtype == x.dtype.to_real() && half)
+                FftOp::ComplexToReal { axes, n, .. } => {
+                    let half = axes.last().and_then(|&last| x.shape.get(last)) == Some(&(n / 2 + 1));
+                    (axes.clone(), x.dtype.is_complex() && out.dtype == x.dtype.to_real() && half)
                 }
             };
             let mut sorted = axes.clone();

@@ -48,8 +48,8 @@ macro_rules! fft_ops {
             /// Imaginary parts that the symmetry says are 0 are not read. `normalization` as of `_fft_c2c`.
             function _fft_c2r(input: Tensor, dim: Dims, normalization: Int, last_dim_size: Int) -> Tensor {
                 out: none, dtypes: COMPLEX, result: Real,
-                primitive: ComplexToReal { axis: usize, n: usize, scale: f64 },
-                gradient: |c, g| [c2r_gradient(g, *axis, *n, *scale)],
+                primitive: ComplexToReal { axes: Axes, n: usize, scale: f64 },
+                gradient: |c, g| [c2r_gradient(g, axes, *n, *scale)],
                 run: c2r_body,
                 samples: [
                     "N(3, 4), [1], 0, 6",
@@ -70,19 +70,17 @@ fft_ops!(define_primitives);
 
 impl FftOp {
     /// The dimensions that are transformed, the one that is halved last.
-    pub fn axes(&self) -> Axes {
+    pub fn axes(&self) -> &Axes {
         match self {
-            FftOp::ComplexToComplex { axes, .. } | FftOp::RealToComplex { axes, .. } => axes.clone(),
-            FftOp::ComplexToReal { axis, .. } => Axes::from_slice(&[*axis]),
+            FftOp::ComplexToComplex { axes, .. }
+            | FftOp::RealToComplex { axes, .. }
+            | FftOp::ComplexToReal { axes, .. } => axes,
         }
     }
 
     /// How many dimensions are transformed.
     pub fn count(&self) -> usize {
-        match self {
-            FftOp::ComplexToComplex { axes, .. } | FftOp::RealToComplex { axes, .. } => axes.len(),
-            FftOp::ComplexToReal { .. } => 1,
-        }
+        self.axes().len()
     }
 
     /// Has it a plus in the exponent?
@@ -106,12 +104,10 @@ impl FftOp {
     /// The same op on dimensions that `f` tells the new numbers of.
     pub fn moved(&self, f: impl Fn(usize) -> usize) -> FftOp {
         let mut op = self.clone();
-        match &mut op {
-            FftOp::ComplexToComplex { axes, .. } | FftOp::RealToComplex { axes, .. } => {
-                axes.iter_mut().for_each(|axis| *axis = f(*axis));
-            }
-            FftOp::ComplexToReal { axis, .. } => *axis = f(*axis),
-        }
+        let (FftOp::ComplexToComplex { axes, .. }
+        | FftOp::RealToComplex { axes, .. }
+        | FftOp::ComplexToReal { axes, .. }) = &mut op;
+        axes.iter_mut().for_each(|axis| *axis = f(*axis));
         op
     }
 
@@ -124,7 +120,11 @@ impl FftOp {
                     *n = *n / 2 + 1;
                 }
             }
-            FftOp::ComplexToReal { axis, n, .. } => shape[*axis] = *n,
+            FftOp::ComplexToReal { axes, n, .. } => {
+                if let Some(size) = axes.last().and_then(|&last| shape.get_mut(last)) {
+                    *size = *n;
+                }
+            }
             FftOp::ComplexToComplex { .. } | FftOp::RealToComplex { .. } => {}
         }
         shape
@@ -133,10 +133,10 @@ impl FftOp {
     /// The order of all dimensions in which they are transformed: those that are not, then those that are, each by
     /// falling strides, but for the one that is halved. The result is row-major in that order, as PyTorch's is.
     pub fn order(&self, strides: &[usize]) -> Axes {
-        let mut axes = self.axes();
+        let mut axes = self.axes().clone();
         let mut order: Axes = (0..strides.len()).filter(|axis| !axes.contains(axis)).collect();
         order.sort_by_key(|&axis| std::cmp::Reverse(strides[axis]));
-        let sorted = axes.len() - usize::from(matches!(self, FftOp::RealToComplex { .. }));
+        let sorted = axes.len() - usize::from(!matches!(self, FftOp::ComplexToComplex { .. }));
         axes[..sorted].sort_by_key(|&axis| std::cmp::Reverse(strides[axis]));
         order.extend(axes);
         order

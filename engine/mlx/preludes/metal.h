@@ -8,3 +8,8 @@
 #define LUCID_AS_BITS(v) as_type<unsigned int>(v)
 #define LUCID_UNROLL _Pragma("unroll")
 #define LUCID_UNROLL_BY_4 _Pragma("unroll 4")
+// The numbers of two 16-bit floats in a word, and back.
+#define LUCID_LOW(kind, word) ((float)as_type<kind>((ushort)(word)))
+#define LUCID_HIGH(kind, word) ((float)as_type<kind>((ushort)((word) >> 16)))
+#define LUCID_PAIR(kind, low, high) \
+  ((uint)as_type<ushort>((kind)(low)) | (uint)as_type<ushort>((kind)(high)) << 16)

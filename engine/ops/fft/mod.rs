@@ -114,10 +114,10 @@ fn r2c(x: &Tensor, axes: Axes, normalization: Normalization, onesided: bool) -> 
 }
 
 /// Along all dimensions but the last the numbers are complex on both sides.
-fn c2r(x: &Tensor, mut axes: Axes, normalization: Normalization, n: usize) -> Result<Tensor> {
-    let Some(axis) = axes.pop() else { return x.copy() };
-    let x = if axes.is_empty() { x.clone() } else { c2c(x, axes, normalization, false)? };
-    run(FftOp::ComplexToReal { axis, n, scale: normalization.scale([n].into_iter()) }, &x)
+fn c2r(x: &Tensor, axes: Axes, normalization: Normalization, n: usize) -> Result<Tensor> {
+    let Some((_, others)) = axes.split_last() else { return x.copy() };
+    let scale = normalization.scale(others.iter().map(|&axis| x.shape()[axis]).chain([n]));
+    run(FftOp::ComplexToReal { axes, n, scale }, x)
 }
 
 /// The adjoint: the transform with the other sign, times the same factor.
@@ -131,17 +131,15 @@ fn r2c_gradient(c: &Ctx<'_>, g: &Tensor, axes: &Axes, onesided: bool, scale: f64
     if !onesided {
         return super::complex::real(&c2c_gradient(g, axes, false, scale)?);
     }
-    let mut others = axes.clone();
-    let Some(axis) = others.pop() else { return g.copy() };
+    let Some(&axis) = axes.last() else { return g.copy() };
     let n = c.shape(0)[axis];
-    let g = &weighted(g, axis, n, 0.5)?;
-    let g = if others.is_empty() { g.clone() } else { c2c_gradient(g, &others, false, 1.0)? };
-    run(FftOp::ComplexToReal { axis, n, scale }, &g)
+    run(FftOp::ComplexToReal { axes: axes.clone(), n, scale }, &weighted(g, axis, n, 0.5)?)
 }
 
 /// The adjoint: elements that stand for their conjugates too count twice.
-fn c2r_gradient(g: &Tensor, axis: usize, n: usize, scale: f64) -> Result<Tensor> {
-    weighted(&run(FftOp::RealToComplex { axes: Axes::from_slice(&[axis]), onesided: true, scale }, g)?, axis, n, 2.0)
+fn c2r_gradient(g: &Tensor, axes: &Axes, n: usize, scale: f64) -> Result<Tensor> {
+    let Some(&axis) = axes.last() else { return g.copy() };
+    weighted(&run(FftOp::RealToComplex { axes: axes.clone(), onesided: true, scale }, g)?, axis, n, 2.0)
 }
 
 /// Half a spectrum of `n` elements, with those of which there is a conjugate in the other half multiplied by

@@ -85,6 +85,15 @@ def test_layers(language: str, dtype: str, bits: int, texts: int) -> None:
     assert seen >= want
 
 
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+def test_prompts(language: str, dtype: str) -> None:
+    """Rows that threads read in two turns of 16 bytes, and gates that end within 16 bytes. Of the last layer only what the next
+    token is made of is computed."""
+    model = made(0, getattr(lucid, dtype), hidden_size=2304, intermediate_size=100)
+    assert {"rms_norm", "rotated_heads", "gated"} <= set(agree(language, model, dtype, 1))
+
+
 @pytest.mark.parametrize(
     ("bits", "texts", "inner", "hidden"),
     [
