@@ -103,7 +103,7 @@ fn cumprod_gradient(c: &Ctx<'_>, g: &Tensor, axis: usize) -> Result<Tensor> {
     if x.device() == Device::Cpu && matches!(zero(), Ok(false)) {
         return cumsum_reversed(&(g * &y.conjugated()?)?, axis)? / &x.conjugated()?;
     }
-    if x.device() == Device::Cpu && !crate::grad_enabled() && !x.is_batched() {
+    if !crate::grad_enabled() && !x.is_batched() {
         return cumprod_by_zeros(&x, &y, g, axis);
     }
     let before = delayed(&y, axis, Scalar::ONE)?.conjugated()?;

@@ -67,3 +67,14 @@ def test_std_of_equal_complex_numbers(value: complex, dim: int | None) -> None:
         return x.grad.tolist()
 
     assert grad(lucid) == grad(torch)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_cumprod_beside_zeros(device: str) -> None:
+    def of_sum_of_squares(module: Any, numbers: tuple[float, ...], **kwargs: Any) -> list[Any]:
+        x = module.tensor(numbers, **kwargs).requires_grad_()
+        x.cumprod(0).square().sum().backward()
+        return list(x.grad.tolist())
+
+    for numbers in itertools.product((0.0, math.nan, 0.5, INF), repeat=4):
+        assert same(of_sum_of_squares(lucid, numbers, device=device), of_sum_of_squares(torch, numbers)), numbers
