@@ -15,6 +15,7 @@ use lucid_cpu::CpuBackend;
 use lucid_ir::backend::Backend;
 use lucid_ir::ops::fft::FftOp;
 use lucid_ir::Meta;
+use mlx_ffi::device::Kind;
 use mlx_ffi::fft::{self as mlx, Norm};
 use mlx_ffi::{ops, Array, Dtype};
 use smallvec::SmallVec;
@@ -31,7 +32,7 @@ pub(super) fn fft(op: &FftOp, x: &GpuArray, out: &Meta) -> Made<GpuArray> {
         let op = op.clone();
         return host_kernel::run(c"LucidFft", &[x], out, move |x, out| CpuBackend::fft(&op, x[0], out));
     }
-    let a = x.value()?.logical()?.into_owned();
+    let a = aligned(op, x.value()?.logical()?.into_owned())?;
     let ndim = x.ndim();
     // The sizes along which elements are transformed together: those of the longer of the two sides.
     let longer = if matches!(op, FftOp::ComplexToReal { .. }) { &out.shape } else { x.shape() };
@@ -49,6 +50,16 @@ pub(super) fn fft(op: &FftOp, x: &GpuArray, out: &Meta) -> Made<GpuArray> {
         FftOp::ComplexToReal { .. } => mlx::irfftn(&a, &n, &axes, norm)?,
     };
     GpuArray::new(Value::plain(scaled(array, factor, out.dtype)?), &out.shape, out.dtype)
+}
+
+/// cuFFT takes real numbers where a complex one could be, and refuses others: those are copied, by way of complex ones, since what
+/// computes in one dtype may write over its operand and so begin where that does.
+fn aligned(op: &FftOp, a: Array) -> Made<Array> {
+    let halves = matches!(op, FftOp::RealToComplex { onesided: true, .. });
+    if halves && mlx_ffi::device::kind()? == Kind::Cuda && a.may_begin_odd() {
+        return Ok(ops::real(&ops::astype(&a, Dtype::Complex64)?)?);
+    }
+    Ok(a)
 }
 
 /// MLX's scaling that is nearest, and the factor that is left.

@@ -124,14 +124,19 @@ fn product(
     transpose: bool,
     out: &Meta,
 ) -> Made<Array> {
-    let x = x.value()?;
-    if transpose {
-        return product_of(&*x.logical()?, w, [scales, biases], (format.group, format.bits), out.dtype);
-    }
-    let (group, bits) = sizes(format)?;
-    let (scales, biases) = (scales.value()?, biases.value()?);
-    let (scales, biases) = (scales.logical()?, biases.logical()?);
-    Ok(ops::quantized_matmul(&*x.logical()?, &words(w)?, &scales, Some(&biases), false, group, bits, MODE)?)
+    let (value, columns) = (x.value()?, convert::int(columns(x))?);
+    let x = value.logical()?;
+    // MLX's kernels for CUDA raise an error for one row without a dimension of rows.
+    let x = if x.ndim() == 1 { ops::reshape(&x, &[1, columns])? } else { x.into_owned() };
+    let made = if transpose {
+        product_of(&x, w, [scales, biases], (format.group, format.bits), out.dtype)?
+    } else {
+        let (group, bits) = sizes(format)?;
+        let (scales, biases) = (scales.value()?, biases.value()?);
+        let (scales, biases) = (scales.logical()?, biases.logical()?);
+        ops::quantized_matmul(&x, &words(w)?, &scales, Some(&biases), false, group, bits, MODE)?
+    };
+    Ok(ops::reshape(&made, &ints(&out.shape)?)?)
 }
 
 /// The product of `x` with packed rows in groups of some elements of some bits.

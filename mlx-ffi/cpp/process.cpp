@@ -44,7 +44,9 @@ std::terminate_handler earlier_handler = nullptr;
     try {
       std::rethrow_exception(error);
     } catch (const std::exception& e) {
-      if (std::strstr(e.what(), "Destroy(handle_) failed") || std::strstr(e.what(), "driver shutting down")) {
+      bool over = std::strstr(e.what(), "Destroy(handle_) failed") || std::strstr(e.what(), "driver shutting down");
+      bool child = forked.load(std::memory_order_relaxed) && std::strstr(e.what(), "failed: initialization error");
+      if (over || child) {
         std::fflush(nullptr);
         _exit(exit_status);
       }
@@ -77,7 +79,11 @@ Buffer allocate_checked(Allocator* allocator, size_t size) {
 } // namespace
 
 extern "C" int lucid_note_forks(void) {
-  static const int status = pthread_atfork(nullptr, nullptr, [] { forked.store(true, std::memory_order_relaxed); });
+  static const int status = pthread_atfork(nullptr, nullptr, [] {
+    forked.store(true, std::memory_order_relaxed);
+    // A child has MLX's streams but not CUDA's state: what waits for them at its end throws.
+    lucid_outlive_driver();
+  });
   return status;
 }
 

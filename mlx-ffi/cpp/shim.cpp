@@ -326,6 +326,34 @@ extern "C" int lucid_array_data(const void** data, mlx_array a) {
   });
 }
 
+extern "C" bool lucid_array_may_begin_odd(mlx_array a) {
+  // These write to memory of their own. What is neither here nor a view may write over its inputs.
+  static const std::unordered_set<std::string> own = {
+      "AddMM", "Arange", "ArgReduce", "Concatenate", "Convolution", "CustomKernel", "FFT", "Full", "Gather", "GatherAxis",
+      "LayerNorm", "Matmul", "Pad", "QuantizedMatmul", "RandomBits", "Reduce", "RMSNorm", "Scan", "Sort"};
+  static const std::unordered_set<std::string> within = {"AsStrided", "DynamicSlice", "Slice", "Split"};
+  constexpr int most = 64;
+  std::vector<mx::array> stack = {get(a)};
+  for (int looked = 0; !stack.empty(); looked++) {
+    mx::array x = std::move(stack.back());
+    stack.pop_back();
+    if (x.status() != mx::array::Status::unscheduled) {
+      if (x.offset() % 8 != 0) {
+        return true;
+      }
+    } else if (x.has_primitive()) {
+      const std::string name = x.primitive().name();
+      if (looked == most || within.count(name)) {
+        return true;
+      }
+      if (!own.count(name)) {
+        stack.insert(stack.end(), x.inputs().begin(), x.inputs().end());
+      }
+    }
+  }
+  return false;
+}
+
 extern "C" int lucid_array_offset(int64_t* offset, mlx_array a) {
   return guarded([&] {
     mx::array& array = get(a);

@@ -284,6 +284,14 @@ impl Array {
         Ok(usize::try_from(offset).ok())
     }
 
+    /// May the first element be at an odd multiple of 4 bytes? It may not where the array or what it is to be computed from is
+    /// seen to begin elsewhere.
+    pub fn may_begin_odd(&self) -> bool {
+        let _lock = eval::schedule_lock();
+        // SAFETY: a valid handle; the lock keeps the graph below it as it is.
+        unsafe { sys::lucid_array_may_begin_odd(self.raw()) }
+    }
+
     /// Where an available array's bytes are; null if they are not in row-major order.
     fn data(&self) -> Result<*const u8> {
         let mut data = std::ptr::null();

@@ -217,9 +217,6 @@ GRAPHS: dict[str, str] = STEP_NAMES | {
     "ndtr": "made of `erfc`, which is right where `1 + erf` has lost its digits",
     "linalg_lstsq": "the residuals are made of the solution, whose step comes between",
     **dict.fromkeys(("fft_hfft", "fft_hfft2", "fft_hfftn"), "conjugates are written first; PyTorch's are marked"),
-    **dict.fromkeys(
-        ("fft_irfft2", "fft_irfftn"), "a complex transform comes before that of the last dimension, as two steps"
-    ),
     "istft": "overlapping frames are padded and added; PyTorch has one node for it",
 }
 #: The same on the gpu device alone.
@@ -280,7 +277,7 @@ GRADIENT_STRIDES = {
     **dict.fromkeys(("atanh", "atan2", "igammac", "ldexp", "mvlgamma", "nextafter", "sgn", "polygamma"), MEETING),
     **dict.fromkeys(("logit", "log_ndtr", "copysign", "pow", "float_power"), MEETING),
     **dict.fromkeys(("xlogy", "xlog1py", "fmax", "fmin"), CHOSEN),
-    **dict.fromkeys(("_fft_r2c", "_fft_c2r", "istft"), TRANSFORMED),
+    **dict.fromkeys(("_fft_r2c", "istft"), TRANSFORMED),
     **dict.fromkeys(
         (f"fft_{name}{n}" for name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft") for n in ("", "2", "n")),
         TRANSFORMED,

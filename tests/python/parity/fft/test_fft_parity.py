@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import lucid
@@ -292,3 +292,28 @@ def test_primitives_are_pytorchs() -> None:
     for call in (lambda: lucid._fft_c2r(ours, [1], 0, 20), lambda: lucid._fft_c2c(ours, [0], 3, True)):
         with pytest.raises(RuntimeError):
             call()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_real_numbers_that_begin_anywhere(device: str) -> None:
+    """Views, pieces, results of views that nobody else has: cuFFT refuses an odd number of floats before the first."""
+    numbers = np.random.default_rng(0).standard_normal((6, 9)).astype(np.float32)
+    ours, theirs = lucid.tensor(numbers).to(device), torch.tensor(numbers)
+    work: list[Callable[[Any, Any], Any]] = [
+        lambda m, x: x[1],
+        lambda m, x: x[2:, 3:],
+        lambda m, x: x.unbind(0)[3],
+        lambda m, x: x.split(1, 0)[5],
+        lambda m, x: (x * 2)[1:, 1:] + 1,
+        lambda m, x: (x.sin()[3] * 2).exp(),
+        lambda m, x: x.topk(4, 1)[0][1],
+        lambda m, x: x.flatten()[1::2][1:],
+        lambda m, x: x.t()[1:],
+    ]
+    for make in work:
+        for evaluated in (False, True):
+            x = make(lucid, ours)
+            if evaluated:
+                x.eval()
+            check(lucid.fft.rfft(x), torch.fft.rfft(make(torch, theirs)))
+        check(lucid.fft.rfftn(make(lucid, ours)), torch.fft.rfftn(make(torch, theirs)))
