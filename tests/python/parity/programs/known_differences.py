@@ -70,7 +70,7 @@ SAID: tuple[tuple[str, tuple[tuple[str, str], ...], str], ...] = (
     ("^gradients", (("", "fill_"), ("", "std|var")), "what is left of equal numbers but for rounding has a slope"),
     ("refused there: .*single memory location", (), "PyTorch adds gradients up in memory that overlaps itself"),
     (
-        r"^values: \d+ here",
+        r"^values: (\d+|number \d+ is .*) here",
         (("vmap", ""), ("", BEYOND)),
         "PyTorch's vmap shows memory beyond a sample",
     ),
