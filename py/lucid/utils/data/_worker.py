@@ -204,13 +204,19 @@ def work(
         del result
 
 
-def _listen(connection: Any, tasks: queue.SimpleQueue[Any]) -> None:
+#: How long a segment that is being made may take when the main process is gone, in seconds.
+_PATIENCE = 5.0
+
+
+def _listen(connection: Any, tasks: queue.SimpleQueue[Any], making: threading.Lock) -> None:
     """Reads tasks as they come, so that the main process never waits for a busy worker."""
     while True:
         try:
             task = connection.recv()
         except (EOFError, OSError):
-            # The main process is gone, without a farewell: nobody wants what is being computed.
+            # The main process is gone, without a farewell: nobody wants what is being computed. But a segment that is
+            # being made, and that the resource tracker does not know yet, would stay.
+            making.acquire(timeout=_PATIENCE)
             os._exit(1)
         tasks.put(task)
         if task is None:
@@ -233,6 +239,7 @@ def process_main(worker_id: int, parcel: Parcel, connection: Any, token: str, fo
     lucid.set_num_threads(1)
     where = f"in DataLoader worker process {worker_id}"
     tasks: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    making = threading.Lock()
     sent = 0
 
     def answer(number: Any, result: Any) -> None:
@@ -242,7 +249,8 @@ def process_main(worker_id: int, parcel: Parcel, connection: Any, token: str, fo
             message = (number, None, result)
         else:
             try:
-                message = (number, _transport.pack(result, f"{token}_{worker_id}_{sent}"), None)
+                with making:
+                    message = (number, _transport.pack(result, f"{token}_{worker_id}_{sent}"), None)
                 sent += isinstance(message[1][3], str)
             except Exception as e:
                 message = (number, None, Raised(e, where))
@@ -253,7 +261,7 @@ def process_main(worker_id: int, parcel: Parcel, connection: Any, token: str, fo
                 _transport.discard(message[1])
             os._exit(1)
 
-    threading.Thread(target=_listen, args=(connection, tasks), daemon=True).start()
+    threading.Thread(target=_listen, args=(connection, tasks, making), daemon=True).start()
     try:
         job = parcel.open()
     except Exception as e:
