@@ -5,7 +5,7 @@
 //! about. A row of 1,000 takes four fifths of what `rustfft` and [`butterflies`](crate::butterfly) take for it; powers of two are
 //! faster there, see [`takes`].
 //!
-//! Holds `unsafe` for AVX2's instructions, and to turn tiles of rows. Invariant: a [`Batch`] is made only where the processor has
+//! Holds `unsafe` for AVX2's instructions, and to transpose tiles of rows. Invariant: a [`Batch`] is made only where the processor has
 //! these instructions.
 #![allow(unsafe_code)]
 
@@ -112,7 +112,7 @@ fn conjugate(a: Pair) -> Pair {
 
 /// `a - i b` and `a + i b`
 #[inline(always)]
-fn turned(a: Pair, b: Pair) -> [Pair; 2] {
+fn minus_plus_i(a: Pair, b: Pair) -> [Pair; 2] {
     [[a[0].plus(b[1]), a[1].minus(b[0])], [a[0].minus(b[1]), a[1].plus(b[0])]]
 }
 
@@ -139,7 +139,7 @@ impl Small for [Pair; 3] {
     fn transformed(self) -> Self {
         let [a, b, c] = self;
         let t = sum(b, c);
-        let [p, q] = turned(scaled_sum(t, -0.5, a), scaled(difference(b, c), 0.75_f64.sqrt() as f32));
+        let [p, q] = minus_plus_i(scaled_sum(t, -0.5, a), scaled(difference(b, c), 0.75_f64.sqrt() as f32));
         [sum(a, t), p, q]
     }
 }
@@ -149,7 +149,7 @@ impl Small for [Pair; 4] {
     fn transformed(self) -> Self {
         let [a, b, c, d] = self;
         let (even, odd) = (sum(a, c), sum(b, d));
-        let [p, q] = turned(difference(a, c), difference(b, d));
+        let [p, q] = minus_plus_i(difference(a, c), difference(b, d));
         [sum(even, odd), p, difference(even, odd), q]
     }
 }
@@ -162,8 +162,10 @@ impl Small for [Pair; 5] {
         const SIN: [f32; 2] = [0.951_056_5, 0.587_785_25];
         let [a, b, c, d, e] = self;
         let (s, t, u, v) = (sum(b, e), sum(c, d), difference(b, e), difference(c, d));
-        let one = turned(scaled_sum(t, COS[1], scaled_sum(s, COS[0], a)), scaled_sum(v, SIN[1], scaled(u, SIN[0])));
-        let two = turned(scaled_sum(t, COS[0], scaled_sum(s, COS[1], a)), scaled_sum(v, -SIN[0], scaled(u, SIN[1])));
+        let one =
+            minus_plus_i(scaled_sum(t, COS[1], scaled_sum(s, COS[0], a)), scaled_sum(v, SIN[1], scaled(u, SIN[0])));
+        let two =
+            minus_plus_i(scaled_sum(t, COS[0], scaled_sum(s, COS[1], a)), scaled_sum(v, -SIN[0], scaled(u, SIN[1])));
         [sum(a, sum(s, t)), one[0], two[0], two[1], one[1]]
     }
 }
@@ -325,7 +327,7 @@ fn butterfly(a: Pair, b: Pair, twiddle: Complex<f32>, h: f32) -> [Pair; 2] {
     [scaled(difference(s, t), h), scaled(conjugate(sum(s, t)), h)]
 }
 
-/// Numbers that batches may be made of.
+/// Numbers that batches may be made of. A type without plans has no batches, so that its `forward` and `inverse` are never called.
 #[doc(hidden)]
 pub trait Batched: Sized {
     #[doc(hidden)]
@@ -388,7 +390,7 @@ fn load(x: &[f32], pitch: usize, to: &mut [Vector]) {
     assert!(x.len() >= (ROWS - 1) * pitch + to.len(), "rows of another length");
     for j in (0..whole).step_by(ROWS) {
         // SAFETY: row 7 has elements up to `to.len()`, and so have the others; the vectors are `to[j..j + 8]`.
-        unsafe { turn(x.as_ptr().add(j), pitch, to.as_mut_ptr().add(j).cast(), ROWS) };
+        unsafe { transpose(x.as_ptr().add(j), pitch, to.as_mut_ptr().add(j).cast(), ROWS) };
     }
     for (j, to) in to.iter_mut().enumerate().skip(whole) {
         to.0.iter_mut().enumerate().for_each(|(i, to)| *to = x[i * pitch + j]);
@@ -404,7 +406,7 @@ fn store(from: &[Vector], y: &mut [f32], pitch: usize) {
     assert!(y.len() >= (ROWS - 1) * pitch + from.len(), "rows of another length");
     for j in (0..whole).step_by(ROWS) {
         // SAFETY: as of `load`, with the places exchanged.
-        unsafe { turn(from.as_ptr().add(j).cast(), ROWS, y.as_mut_ptr().add(j), pitch) };
+        unsafe { transpose(from.as_ptr().add(j).cast(), ROWS, y.as_mut_ptr().add(j), pitch) };
     }
     for (j, from) in from.iter().enumerate().skip(whole) {
         from.0.iter().enumerate().for_each(|(i, &from)| y[i * pitch + j] = from);
@@ -418,7 +420,7 @@ fn store(from: &[Vector], y: &mut [f32], pitch: usize) {
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[target_feature(enable = "avx2")]
-unsafe fn turn(from: *const f32, from_pitch: usize, to: *mut f32, to_pitch: usize) {
+unsafe fn transpose(from: *const f32, from_pitch: usize, to: *mut f32, to_pitch: usize) {
     use std::arch::x86_64::*;
     // SAFETY: as the caller promises.
     let row = |i: usize| unsafe { _mm256_loadu_ps(from.add(i * from_pitch)) };

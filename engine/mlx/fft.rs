@@ -56,7 +56,7 @@ pub(super) fn fft(op: &FftOp, x: &GpuArray, out: &Meta) -> Made<GpuArray> {
 /// computes in one dtype may write over its operand and so begin where that does.
 fn aligned(op: &FftOp, a: Array) -> Made<Array> {
     let halves = matches!(op, FftOp::RealToComplex { onesided: true, .. });
-    if halves && mlx_ffi::device::kind()? == Kind::Cuda && a.may_begin_odd() {
+    if halves && mlx_ffi::device::kind()? == Kind::Cuda && a.may_begin_odd()? {
         return Ok(ops::real(&ops::astype(&a, Dtype::Complex64)?)?);
     }
     Ok(a)

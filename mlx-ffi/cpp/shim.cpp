@@ -326,14 +326,16 @@ extern "C" int lucid_array_data(const void** data, mlx_array a) {
   });
 }
 
-extern "C" bool lucid_array_may_begin_odd(mlx_array a) {
-  // These write to memory of their own. What is neither here nor a view may write over its inputs.
+namespace {
+
+bool may_begin_odd(const mx::array& a) {
+  // These write to memory of their own. What is neither here nor a view may write over its inputs, as norms and scans do.
   static const std::unordered_set<std::string> own = {
-      "AddMM", "Arange", "ArgReduce", "Concatenate", "Convolution", "CustomKernel", "FFT", "Full", "Gather", "GatherAxis",
-      "LayerNorm", "Matmul", "Pad", "QuantizedMatmul", "RandomBits", "Reduce", "RMSNorm", "Scan", "Sort"};
+      "Arange", "ArgReduce", "Concatenate", "Convolution", "CustomKernel", "Full", "Gather", "GatherAxis", "Matmul", "Pad",
+      "QuantizedMatmul", "RandomBits", "Reduce"};
   static const std::unordered_set<std::string> within = {"AsStrided", "DynamicSlice", "Slice", "Split"};
   constexpr int most = 64;
-  std::vector<mx::array> stack = {get(a)};
+  std::vector<mx::array> stack = {a};
   for (int looked = 0; !stack.empty(); looked++) {
     mx::array x = std::move(stack.back());
     stack.pop_back();
@@ -343,7 +345,7 @@ extern "C" bool lucid_array_may_begin_odd(mlx_array a) {
       }
     } else if (x.has_primitive()) {
       const std::string name = x.primitive().name();
-      if (looked == most || within.count(name)) {
+      if (looked >= most || within.count(name)) {
         return true;
       }
       if (!own.count(name)) {
@@ -352,6 +354,12 @@ extern "C" bool lucid_array_may_begin_odd(mlx_array a) {
     }
   }
   return false;
+}
+
+} // namespace
+
+extern "C" int lucid_array_may_begin_odd(bool* odd, mlx_array a) {
+  return guarded([&] { *odd = may_begin_odd(get(a)); });
 }
 
 extern "C" int lucid_array_offset(int64_t* offset, mlx_array a) {

@@ -59,7 +59,7 @@ int lucid_array_copy(void* out, size_t size, mlx_array a);
 int lucid_array_upload(mlx_array* made, const void* data, size_t size, const int* shape, size_t ndim, mlx_dtype dtype);
 
 // May the first element be at an odd multiple of 4 bytes, by where it is or by what is to be evaluated for it?
-bool lucid_array_may_begin_odd(mlx_array a);
+int lucid_array_may_begin_odd(bool* odd, mlx_array a);
 
 // How many bytes an available row-major array begins behind its buffer; -1 where it is not such an array.
 int lucid_array_offset(int64_t* offset, mlx_array a);

@@ -286,10 +286,12 @@ impl Array {
 
     /// May the first element be at an odd multiple of 4 bytes? It may not where the array or what it is to be computed from is
     /// seen to begin elsewhere.
-    pub fn may_begin_odd(&self) -> bool {
+    pub fn may_begin_odd(&self) -> Result<bool> {
+        let mut odd = false;
         let _lock = eval::schedule_lock();
-        // SAFETY: a valid handle; the lock keeps the graph below it as it is.
-        unsafe { sys::lucid_array_may_begin_odd(self.raw()) }
+        // SAFETY: a valid handle and an out-parameter; the lock keeps the graph below it as it is.
+        error::check(unsafe { sys::lucid_array_may_begin_odd(&mut odd, self.raw()) })?;
+        Ok(odd)
     }
 
     /// Where an available array's bytes are; null if they are not in row-major order.

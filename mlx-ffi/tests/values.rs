@@ -393,3 +393,25 @@ fn reductions_share_primitives() -> Outcome {
     assert_eq!(ops::sum_axes(&none, &[0], true)?.to_vec::<f32>()?, [0.0; 3]);
     Ok(())
 }
+
+#[test]
+fn arrays_that_may_begin_behind_an_odd_number_of_floats() {
+    let numbers = Array::from_slice(&[0f32, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0], &[9]).unwrap();
+    let part = |start: i32| ops::slice(&numbers, &[start], &[9], &[1]).unwrap();
+    assert!(!numbers.may_begin_odd().unwrap());
+    // What is not evaluated yet may be anywhere behind a view; once it is, its place is known.
+    let (odd, even) = (part(1), part(2));
+    assert!(odd.may_begin_odd().unwrap() && even.may_begin_odd().unwrap());
+    let written_over = ops::exp(&odd).unwrap();
+    let own = ops::matmul(&odd, &part(1)).unwrap();
+    assert!(written_over.may_begin_odd().unwrap() && !own.may_begin_odd().unwrap());
+    odd.eval().unwrap();
+    even.eval().unwrap();
+    assert!(odd.may_begin_odd().unwrap() && !even.may_begin_odd().unwrap());
+    // Paths through one node double at each step; the look at them ends.
+    let mut doubled = even;
+    for _ in 0..60 {
+        doubled = ops::add(&doubled, &doubled).unwrap();
+    }
+    assert!(doubled.may_begin_odd().unwrap());
+}
