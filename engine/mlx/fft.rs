@@ -16,9 +16,8 @@ use lucid_ir::backend::Backend;
 use lucid_ir::ops::fft::FftOp;
 use lucid_ir::Meta;
 use mlx_ffi::device::Kind;
-use mlx_ffi::fft::{self as mlx, Norm};
+use mlx_ffi::fft::{transform, Direction, Norm};
 use mlx_ffi::{ops, Array, Dtype};
-use smallvec::SmallVec;
 
 /// Elements from which on the CPU device's kernels are faster than MLX's: theirs wait for a node of the host's.
 const HOSTED: usize = 2048;
@@ -37,18 +36,15 @@ pub(super) fn fft(op: &FftOp, x: &GpuArray, out: &Meta) -> Made<GpuArray> {
     // The sizes along which elements are transformed together: those of the longer of the two sides.
     let longer = if matches!(op, FftOp::ComplexToReal { .. }) { &out.shape } else { x.shape() };
     let sizes = &longer[ndim - op.count()..];
-    let axes: SmallVec<[i32; 8]> = (0..op.count() as i32).map(|i| i - op.count() as i32).collect();
-    let (n, inverse) = (ints(sizes)?, op.is_inverse());
-    let (norm, factor) = scaling(op.scale(), numel(sizes), inverse);
-    let array = match op {
-        FftOp::ComplexToComplex { inverse: false, .. } => mlx::fftn(&a, &n, &axes, norm)?,
-        FftOp::ComplexToComplex { inverse: true, .. } => mlx::ifftn(&a, &n, &axes, norm)?,
-        FftOp::RealToComplex { onesided: true, .. } => mlx::rfftn(&a, &n, &axes, norm)?,
-        FftOp::RealToComplex { onesided: false, .. } => {
-            mlx::fftn(&ops::astype(&a, Dtype::Complex64)?, &n, &axes, norm)?
-        }
-        FftOp::ComplexToReal { .. } => mlx::irfftn(&a, &n, &axes, norm)?,
+    let (norm, factor) = scaling(op.scale(), numel(sizes), op.is_inverse());
+    let (a, direction) = match op {
+        FftOp::ComplexToComplex { inverse: false, .. } => (a, Direction::Forward),
+        FftOp::ComplexToComplex { inverse: true, .. } => (a, Direction::Inverse),
+        FftOp::RealToComplex { onesided: true, .. } => (a, Direction::Real),
+        FftOp::RealToComplex { onesided: false, .. } => (ops::astype(&a, Dtype::Complex64)?, Direction::Forward),
+        FftOp::ComplexToReal { .. } => (a, Direction::ToReal),
     };
+    let array = transform(direction, &a, &ints(sizes)?, norm)?;
     GpuArray::new(Value::plain(scaled(array, factor, out.dtype)?), &out.shape, out.dtype)
 }
 

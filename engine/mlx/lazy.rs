@@ -91,6 +91,8 @@ struct Pending {
 /// After an evaluation that somebody waited for a GPU has nothing to do. It begins once so much is recorded, instead of waiting
 /// for a whole budget, and budgets double from there on: while one is recorded, the one before is computed.
 const FIRST_BYTES: usize = 32 << 20;
+/// And so many ops: whoever asks for each op's result has nothing to record beside it, and a start of its own costs more than that.
+const FIRST_OPS: usize = 4;
 
 impl Drop for Pending {
     fn drop(&mut self) {
@@ -141,7 +143,8 @@ pub(super) fn note(cell: &Arc<Cell>, bytes: usize) -> Made<()> {
         p.cells.push(Arc::downgrade(cell));
         p.ops += 1;
         p.bytes += bytes;
-        let most = p.budget.unwrap_or(usize::MAX).min(MAX_BYTES.load(Ordering::Relaxed));
+        let budget = p.budget.filter(|_| p.ops >= FIRST_OPS).unwrap_or(usize::MAX);
+        let most = budget.min(MAX_BYTES.load(Ordering::Relaxed));
         p.ops >= MAX_OPS.load(Ordering::Relaxed) || p.bytes >= most
     });
     if full.unwrap_or(false) {

@@ -33,7 +33,7 @@ pub(super) fn quantize(op: &QuantizeOp, x: &GpuArray, out: &[Meta]) -> Made<Resu
         out.iter().map(zeros).collect::<Made<Vec<Array>>>()?
     } else {
         let (group, bits) = sizes(*format)?;
-        let mut parts = ops::quantize(&*x.value()?.logical()?, group, bits, MODE, None)?;
+        let mut parts = ops::quantize(&operand(x)?, group, bits, MODE, None)?;
         if let Some(packed) = parts.first_mut() {
             *packed = ops::view(packed, Dtype::Int32)?;
         }
@@ -53,8 +53,7 @@ pub(super) fn quantized(op: &QuantizedOp, inputs: &[&GpuArray], out: &Meta) -> M
     let array = match (op, inputs) {
         (QuantizedOp::DequantizeAffine { format }, [w, scales, biases]) => {
             let (group, bits) = sizes(*format)?;
-            let (scales, biases) = (scales.value()?, biases.value()?);
-            let (scales, biases) = (scales.logical()?, biases.logical()?);
+            let (scales, biases) = (operand(scales)?, operand(biases)?);
             let dtype = Some(convert::dtype(out.dtype)?);
             ops::dequantize(&words(w)?, &scales, Some(&biases), group, bits, MODE, None, dtype)?
         }
@@ -91,9 +90,8 @@ pub(super) fn quantized(op: &QuantizedOp, inputs: &[&GpuArray], out: &Meta) -> M
             check(op, x, w, lhs, rhs)?;
             let (group, bits) = sizes(*format)?;
             let (lhs, rhs) = (index(lhs)?, index(rhs)?);
-            let (x, scales, biases) = (x.value()?, scales.value()?, biases.value()?);
-            let (x, scales, biases) = (x.logical()?, scales.logical()?, biases.logical()?);
-            let (w, biases, at) = (words(w)?, Some(&*biases), (Some(&lhs), Some(&rhs)));
+            let (x, scales, biases) = (operand(x)?, operand(scales)?, operand(biases)?);
+            let (w, biases, at) = (words(w)?, Some(&biases), (Some(&lhs), Some(&rhs)));
             ops::gather_qmm(&x, &w, &scales, biases, at.0, at.1, *transpose, group, bits, MODE, false)?
         }
         (op, x) => return Err(Error::runtime(op.name(), format!("does not take {} arrays", x.len())).into()),
@@ -124,16 +122,15 @@ fn product(
     transpose: bool,
     out: &Meta,
 ) -> Made<Array> {
-    let (value, columns) = (x.value()?, convert::int(columns(x))?);
-    let x = value.logical()?;
+    let columns = convert::int(columns(x))?;
+    let x = operand(x)?;
     // MLX's kernels for CUDA raise an error for one row without a dimension of rows.
-    let x = if x.ndim() == 1 { ops::reshape(&x, &[1, columns])? } else { x.into_owned() };
+    let x = if x.ndim() == 1 { ops::reshape(&x, &[1, columns])? } else { x };
     let made = if transpose {
         product_of(&x, w, [scales, biases], (format.group, format.bits), out.dtype)?
     } else {
         let (group, bits) = sizes(format)?;
-        let (scales, biases) = (scales.value()?, biases.value()?);
-        let (scales, biases) = (scales.logical()?, biases.logical()?);
+        let (scales, biases) = (operand(scales)?, operand(biases)?);
         ops::quantized_matmul(&x, &words(w)?, &scales, Some(&biases), false, group, bits, MODE)?
     };
     Ok(ops::reshape(&made, &ints(&out.shape)?)?)
@@ -148,8 +145,7 @@ pub(super) fn product_of(
     dtype: DType,
 ) -> Made<Array> {
     let (group, bits) = (Some(convert::int(group)?), Some(convert::int(bits)?));
-    let (scales, biases) = (scales.value()?, biases.value()?);
-    let (scales, biases) = (scales.logical()?, biases.logical()?);
+    let (scales, biases) = (operand(scales)?, operand(biases)?);
     let words = words(w)?;
     let rows = x.size() / x.shape().last().map_or(1, |&n| n.max(1) as usize);
     if w.ndim() == 2 && rows >= UNPACKED && custom_kernel::language() == Some(Language::Cuda) {
@@ -165,15 +161,26 @@ fn check(op: &QuantizedOp, x: &GpuArray, w: &GpuArray, lhs: &GpuArray, rhs: &Gpu
     bounds::check(op.name(), rhs, w.shape()[0], 0, false)
 }
 
+/// What MLX's kernels read. Those for CUDA take any memory for row-major, or have no kernel for other; also by the strides of
+/// dimensions of one element, which an array of its own shape keeps and a flat one does not have.
+fn operand(x: &GpuArray) -> Made<Array> {
+    let value = x.value()?;
+    let array = value.logical()?;
+    if custom_kernel::language() != Some(Language::Cuda) {
+        return Ok(array.into_owned());
+    }
+    let made = ops::contiguous(&array, false)?;
+    match x.shape().iter().rev().take(2).any(|&n| n == 1) {
+        true => Ok(ops::reshape(&ops::reshape(&made, &[-1])?, &ints(x.shape())?)?),
+        false => Ok(made),
+    }
+}
+
 /// Packed words as MLX has them.
 fn words(w: &GpuArray) -> Made<Array> {
-    let value = w.value()?;
-    let array = value.logical()?;
-    Ok(ops::view(&array, Dtype::Uint32)?)
+    Ok(ops::view(&operand(w)?, Dtype::Uint32)?)
 }
 
 fn index(x: &GpuArray) -> Made<Array> {
-    let value = x.value()?;
-    let array = value.logical()?;
-    Ok(ops::astype(&array, Dtype::Uint32)?)
+    Ok(ops::astype(&operand(x)?, Dtype::Uint32)?)
 }

@@ -2,10 +2,15 @@
 
 #include "process.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
+#ifdef __GLIBC__
+#include <sys/syscall.h>
+#endif
 #include <unistd.h>
 
 #include <atomic>
+#include <csetjmp>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -37,6 +42,32 @@ std::atomic<bool> forked{false};
 #ifdef __GLIBC__
 int exit_status = 0;
 std::terminate_handler earlier_handler = nullptr;
+bool passing = false;
+std::jmp_buf passed;
+
+[[noreturn]] void end_as_begun();
+
+void handle_terminate() {
+  if (std::get_terminate() != end_as_begun) {
+    earlier_handler = std::set_terminate(end_as_begun);
+  }
+}
+
+// A child has MLX's encoders of its thread but not CUDA's state: their destructors throw where `exit` calls them, before it tells
+// any function its status. The thread's newest object calls all older ones' destructors, and goes on behind what threw.
+struct Newest {
+  ~Newest() {
+    void* destroy = dlsym(RTLD_DEFAULT, "__call_tls_dtors");
+    if (!destroy) {
+      return;
+    }
+    handle_terminate();
+    passing = true;
+    setjmp(passed);
+    reinterpret_cast<void (*)()>(destroy)();
+    passing = false;
+  }
+};
 
 // What MLX destroys, or waits for, when the CUDA driver goes, or has gone, throws in a destructor. The process has ended by then.
 [[noreturn]] void end_as_begun() {
@@ -46,6 +77,9 @@ std::terminate_handler earlier_handler = nullptr;
     } catch (const std::exception& e) {
       bool over = std::strstr(e.what(), "Destroy(handle_) failed") || std::strstr(e.what(), "driver shutting down");
       bool child = forked.load(std::memory_order_relaxed) && std::strstr(e.what(), "failed: initialization error");
+      if (child && passing) {
+        std::longjmp(passed, 1);
+      }
       if (over || child) {
         std::fflush(nullptr);
         _exit(exit_status);
@@ -81,8 +115,12 @@ Buffer allocate_checked(Allocator* allocator, size_t size) {
 extern "C" int lucid_note_forks(void) {
   static const int status = pthread_atfork(nullptr, nullptr, [] {
     forked.store(true, std::memory_order_relaxed);
-    // A child has MLX's streams but not CUDA's state: what waits for them at its end throws.
+#ifdef __GLIBC__
+    // What waits for streams that are no thread's own throws, too.
     lucid_outlive_driver();
+    static thread_local Newest newest;
+    (void)newest;
+#endif
   });
   return status;
 }
@@ -96,9 +134,7 @@ extern "C" int lucid_outlive_driver(void) {
   return on_exit(
       [](int status, void*) {
         exit_status = status;
-        if (std::get_terminate() != end_as_begun) {
-          earlier_handler = std::set_terminate(end_as_begun);
-        }
+        handle_terminate();
       },
       nullptr);
 #else
@@ -112,6 +148,25 @@ extern "C" int lucid_make_scheduler(void) {
 
 extern "C" int lucid_at_exit(void (*finish)(void)) {
   return std::atexit(finish);
+}
+
+extern "C" void lucid_before_exit(void (*finish)(void)) {
+#ifdef __GLIBC__
+  // `exit` destroys what is its thread's own before it calls any function, and so before libraries undo what they made on first
+  // use, which may have been after all that was noted. Other threads than the first end without the process.
+  struct First {
+    void (*finish)(void) = nullptr;
+    ~First() {
+      finish();
+    }
+  };
+  if (getpid() == syscall(SYS_gettid)) {
+    static thread_local First first;
+    first.finish = finish;
+  }
+#else
+  (void)finish;
+#endif
 }
 
 extern "C" bool lucid_in_task(void) {

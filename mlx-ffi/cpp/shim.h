@@ -172,6 +172,10 @@ bool lucid_forked(void);
 
 /* Calls `finish` when the process exits, before what was registered earlier and before libraries are finalised. */
 int lucid_at_exit(void (*finish)(void));
+
+/* Where the calling thread is the process's first, has its exit call `finish` before anything that was registered at any time.
+   Elsewhere, and without glibc, nothing. */
+void lucid_before_exit(void (*finish)(void));
 /* Is the calling thread a stream's, in a function of the host's? */
 bool lucid_in_task(void);
 /* Waits until the stream has done all that it was given so far; for one of a GPU only where `gpu`. Its errors are left to who

@@ -14,11 +14,20 @@ static EXITING: AtomicBool = AtomicBool::new(false);
 /// How long an evaluation that another thread has begun to schedule is waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+extern "C" fn run() {
+    finish();
+}
+
+/// Has the process's first thread, if it calls this, [`finish`] where it exits: before libraries undo what they made on first
+/// use, which other threads may be in.
+pub fn finish_with_thread() {
+    // SAFETY: a function that does not unwind.
+    unsafe { sys::lucid_before_exit(Some(run)) };
+}
+
 /// Registers [`finish`] with the C library; called once the stream exists, so that it runs before what MLX registered.
 pub(crate) fn register() -> Result<()> {
-    extern "C" fn run() {
-        finish();
-    }
+    finish_with_thread();
     // SAFETY: a function that does not unwind.
     match unsafe { sys::lucid_at_exit(Some(run)) } {
         0 => Ok(()),

@@ -57,7 +57,7 @@ pub use array::Array;
 pub use dtype::Dtype;
 pub use element::Element;
 pub use error::{Error, Result};
-pub use exit::{drain, finish};
+pub use exit::{drain, finish, finish_with_thread};
 pub use host_lease::{HostLease, Memory};
 pub use primitive::{share_primitives, Primitive};
 pub use stream::{ensure_allowed, forbid, in_use, synchronize};

@@ -145,6 +145,44 @@ impl Kept {
     }
 }
 
+/// The primitives of transforms along the last dimensions, by the array's dimensions and how many of these are the last.
+pub(crate) struct KeptLast([[Learned; LAST]; LAST]);
+
+/// Of arrays of so many dimensions transforms are kept.
+const LAST: usize = 4;
+
+impl KeptLast {
+    pub(crate) const fn new() -> KeptLast {
+        KeptLast([const { [const { OnceLock::new() }; LAST] }; LAST])
+    }
+
+    /// The transform of `a`, of the one dtype that it takes, along the last `count` dimensions, to this shape; with 0 none is
+    /// kept. `call` is MLX's own.
+    pub(crate) fn shaped(
+        &self,
+        a: &Array,
+        count: usize,
+        shape: &[i32],
+        call: impl FnOnce(*mut sys::mlx_array, sys::mlx_stream) -> std::os::raw::c_int,
+    ) -> Result<Array> {
+        let stream = stream::stream()?;
+        counters::count_op();
+        let of = |n: usize| n.checked_sub(1).filter(|_| SHARED.load(Ordering::Relaxed));
+        let learned = of(shape.len()).and_then(|ndim| self.0.get(ndim)).and_then(|of_ndim| of_ndim.get(of(count)?));
+        match learned.map(OnceLock::get) {
+            Some(Some(Some((primitive, dtype)))) => primitive.repeat([a], shape, *dtype),
+            Some(None) => {
+                let made = Array::build(|out| call(out, stream))?;
+                // SAFETY: nobody else has the array yet.
+                let found = unsafe { Primitive::of(&made, &[a]) }.map(|p| (p, made.dtype()));
+                let _ = learned.map(|slot| slot.set(found));
+                Ok(made)
+            }
+            _ => Array::build(|out| call(out, stream)),
+        }
+    }
+}
+
 /// Of so many first dimensions every choice is kept.
 const AXES: usize = 4;
 

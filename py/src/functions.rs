@@ -275,6 +275,7 @@ fn _drain(py: Python<'_>) {
 
 /// Has Python wait for the GPU device when it exits, while everything that was given to it is still there.
 pub fn register_exit(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    mlx_ffi::finish_with_thread();
     m.py().import("atexit")?.call_method1("register", (wrap_pyfunction!(_drain, m)?,)).map(drop)
 }
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import lucid
+
 
 @dataclass(frozen=True)
 class Limitation:
     """One gap. ``dtype`` is ``"*"`` for all, ``"special"`` for NaN, infinities and the ends of the range,
     ``"ends of integers"`` and ``"ends of floats"`` for the smallest and largest numbers of other dtypes than float32,
-    ``"weights"`` for those.
+    ``"weights"`` for those. ``device`` ``"a GPU"`` is the GPU device where MLX has a GPU, and not the CPU in its place.
     """
 
     op: str
@@ -86,13 +88,18 @@ LIMITATIONS: tuple[Limitation, ...] = (
     Limitation("airy_ai", "cpu", "special", "at the least number PyTorch's angle overflows to NaN in float32"),
     Limitation("view_dtype", "cpu", "bool", ONLY_TRUTHS),
     Limitation("polygamma", "gpu", "special", POLES),
+    Limitation("dynamic_quantized_matmul", "a GPU", "*", "no product with rounded activations; `NotImplementedError`"),
 )
+
+#: Has MLX a GPU here?
+ON_A_GPU = lucid.cuda.is_available() or lucid.metal.is_available()
 
 
 def known(op: str, device: str, dtype: str) -> Limitation | None:
     """The gap that covers a combination, if any."""
+    devices = (device, "a GPU") if device == "gpu" and ON_A_GPU else (device,)
     for gap in LIMITATIONS:
-        if gap.op == op and gap.device == device and gap.dtype in ("*", dtype):
+        if gap.op == op and gap.device in devices and gap.dtype in ("*", dtype):
             return gap
     return None
 

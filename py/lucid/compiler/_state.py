@@ -449,7 +449,16 @@ def watcher(fail: Callable[[str], None]) -> Callable[[Any, str, Any], None]:
         first = module.partition(".")[0]
         if first == root:
             return
-        if first not in _PURE or (first == "builtins" and name in _IMPURE):
+        if (first not in _PURE or (first == "builtins" and name in _IMPURE)) and not _imports(frame):
             fail(f"{module}.{name}() is called")
 
     return watch
+
+
+def _imports(frame: Any) -> bool:
+    """Is a module imported for the first time? Finders that others add to `sys.meta_path` look at files."""
+    while frame is not None:
+        if frame.f_globals.get("__name__") in ("importlib._bootstrap", "_frozen_importlib"):
+            return True
+        frame = frame.f_back
+    return False

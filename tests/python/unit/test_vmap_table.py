@@ -70,6 +70,8 @@ def called(row: Any, sample: Sample, tensors: list[Any]) -> list[Any]:
 
 
 def cases(row: Any, device: str, count: int) -> Iterator[list[Sample]]:
+    if limitations.known(row["name"], device, "*"):
+        return
     for text in row["samples"]:
         drawn = variants(row, text, count)
         if drawn[0].fits(device) and drawn[0].tensors():
