@@ -165,15 +165,34 @@ impl Tensor {
     /// [`Error::Runtime`] where the memory is read-only.
     #[doc(hidden)]
     pub fn arithmetic_into(&self, op: &BinaryOp, a: &Tensor, b: &Tensor) -> Result<bool> {
+        match self.written_from([a, b]) {
+            Some([a, b, out]) => lucid_cpu::arithmetic_into(op, a, b, out),
+            None => Ok(false),
+        }
+    }
+
+    /// Writes the product of two matrices over this tensor's elements, without memory for a result. False, and nothing written,
+    /// unless all are float32 on the CPU that no tape or graph follows, this one row-major, and its memory no operand's.
+    ///
+    /// # Errors
+    /// [`Error::Runtime`] where the memory is read-only.
+    #[doc(hidden)]
+    pub fn matmul_into(&self, a: &Tensor, b: &Tensor) -> Result<bool> {
+        match self.written_from([a, b]) {
+            Some([a, b, out]) => lucid_cpu::matmul_into(a, b, out),
+            None => Ok(false),
+        }
+    }
+
+    /// The arrays of operands and of this tensor, where a kernel may write over it.
+    fn written_from<'a>(&'a self, [a, b]: [&'a Tensor; 2]) -> Option<[&'a lucid_cpu::CpuArray; 3]> {
         let followed = crate::graph::recording() || [self, a, b].iter().any(|t| autograd::is_followed(t));
         // What a write in place would refuse is refused by it.
-        if followed || autograd::check_in_place("arithmetic_into", self, self).is_err() {
-            return Ok(false);
+        if followed || autograd::check_in_place("out", self, self).is_err() {
+            return None;
         }
-        match [a, b, self].map(dispatch::cpu_array) {
-            [Some(a), Some(b), Some(out)] => lucid_cpu::arithmetic_into(op, a, b, out),
-            _ => Ok(false),
-        }
+        let [a, b, out] = [a, b, self].map(dispatch::cpu_array);
+        Some([a?, b?, out?])
     }
 
     /// Does this tensor alone show its storage?

@@ -203,7 +203,7 @@ def pipeline(device: str) -> list[Row]:
 
 def sub_row(rows: int, cols: int, device: str) -> Row:
     a, b = rand(rows * cols), rand(rows * cols)
-    out = np.empty_like(a)
+    out, other = np.empty_like(a), np.empty_like(a)
     session = lc.MatrixElemwiseMetalResidentSession(rows, cols, device)
     session.sub_start_into(a, b, out)
     return Row(
@@ -211,7 +211,7 @@ def sub_row(rows: int, cols: int, device: str) -> Row:
         "matrix sub",
         f"{rows}x{cols}",
         lambda: session.sub_run_into(a, b, out),
-        lambda: lc.matrix_sub(a, b, rows, cols, device),
+        lambda: lc.matrix_sub_into(a, b, other, rows, cols, device),
         peer(torch.sub, a.reshape(rows, cols), b.reshape(rows, cols)),
     )
 

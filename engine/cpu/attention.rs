@@ -4,7 +4,7 @@
 //! with in `float32`. Invariant: as the composition in `ops/attention.rs`; a query that may look nowhere gets zeros.
 
 use super::blas::{gemm_here, Matrix, Product};
-use super::fused::{total, Compute, Float, Shift};
+use super::fused::{largest, total, Compute, Float};
 use super::matmul::{readable, starts};
 use super::simd::{run, threads, Math, Task, Wide};
 use super::{cast, CpuArray};
@@ -14,8 +14,21 @@ use crate::{DType, Error, Result};
 use lucid_ir::backend::Array;
 use lucid_ir::Meta;
 
-/// Queries whose weights are held at once.
-const ROWS: usize = 32;
+/// Queries whose weights are held at once, at least and at most: products of so many rows take a quarter less time each than those
+/// of few. Behind a causal mask half of a block's own square is computed for nothing.
+const ROWS: (usize, usize) = (32, 96);
+const CAUSAL_ROWS: usize = 64;
+/// Weights that are held at once, but for those of the fewest rows: with what they are shifted to, half of a cache.
+const HELD: usize = 1 << 17;
+/// Rows that products are made of at a time.
+const TALL: usize = 6;
+
+/// Queries of each block, so that none is of a few.
+fn rows_of(length: usize, keys: usize, causal: bool) -> usize {
+    let most = (HELD / keys.max(1)).clamp(ROWS.0, if causal { CAUSAL_ROWS } else { ROWS.1 });
+    let count = length.div_ceil(most).max(1);
+    length.div_ceil(count).next_multiple_of(TALL).min(length)
+}
 
 pub fn attention(inputs: &[&CpuArray], causal: bool, scale: f64, out: &Meta) -> Result<CpuArray> {
     match out.dtype {
@@ -81,19 +94,35 @@ impl<T: Compute> Task for Masked<'_, T> {
     }
 }
 
-/// Rows over their sums.
-struct Shares<'a, T> {
-    rows: &'a mut [T],
+/// Rows less their largest element, times `scale`, which is positive. NaN stays, and makes its row's sum NaN.
+struct Shift<'a, T> {
+    x: &'a [T],
     n: usize,
+    scale: T,
+    out: &'a mut [T],
 }
-impl<T: Compute> Task for Shares<'_, T> {
+impl<T: Compute> Task for Shift<'_, T> {
     type Out = ();
     #[inline(always)]
     fn run<const F: bool>(self) {
-        for row in self.rows.chunks_mut(self.n) {
-            let scale = T::of(1.0 / total::<T>(row, |x| x));
-            row.iter_mut().for_each(|x| *x = *x * scale);
+        for (x, out) in self.x.chunks(self.n).zip(self.out.chunks_mut(self.n)) {
+            let most = largest::<T>(x);
+            x.iter().zip(out).for_each(|(&x, o)| *o = (x - most) * self.scale);
         }
+    }
+}
+
+/// What each row is divided by: the sum of its weights. Rows are short, so that what they are multiplied with is divided instead.
+struct Sums<'a, T> {
+    rows: &'a [T],
+    n: usize,
+    sums: &'a mut Vec<f64>,
+}
+impl<T: Compute> Task for Sums<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const F: bool>(self) {
+        self.sums.extend(self.rows.chunks(self.n).map(|row| total::<T>(row, |x| x)));
     }
 }
 
@@ -130,16 +159,19 @@ fn blocks<T: Float + Wide<W = T> + Compute>(
         }
     };
     let (q_data, k_data, v_data) = (q.array.read::<T>(), k.array.read::<T>(), v.array.read::<T>());
+    // Without a mask scores are scaled where their largest is taken away.
+    let scaled_last = mask.is_none() && scale > 0.0 && scale.is_finite();
     // Work that is worth a thread, but no less than a block.
-    let rows = (4 * threads::GRAIN / (keys * (size + width)).max(1)).max(ROWS.min(length)).max(1);
+    let held = rows_of(length, keys, causal);
+    let rows = (4 * threads::GRAIN / (keys * (size + width)).max(1)).max(held).max(1);
     CpuArray::build(shape, |out: &mut [T]| {
         threads::for_chunks(out, width, rows * width, |first, out| {
-            let mut scores = scratch(T::of(0.0), ROWS.min(length) * keys);
-            let (mut shifted, mut hidden) = (scratch_of(&scores), scratch_room(ROWS));
+            let mut scores = scratch(T::of(0.0), held * keys);
+            let (mut shifted, mut hidden, mut sums) = (scratch_of(&scores), scratch_room(held), scratch_room(held));
             let (mut row, mut rest) = (first / width, out);
             while !rest.is_empty() {
                 let (i, start) = (row / length, row % length);
-                let count = ROWS.min(length - start).min(rest.len() / width);
+                let count = held.min(length - start).min(rest.len() / width);
                 let (out, others) = rest.split_at_mut(count * width);
                 let seen = if causal { keys.min(start + count) } else { keys };
                 let (scores, shifted) = (&mut scores[..count * seen], &mut shifted[..count * seen]);
@@ -149,20 +181,30 @@ fn blocks<T: Float + Wide<W = T> + Compute>(
                 gemm_here(&Product::of([count, seen, size], q.at(&q_data, i, start), kt), scores);
                 hidden.clear();
                 for (j, line) in scores.chunks_mut(seen).enumerate() {
-                    run(Masked { row: line, scale: T::of(scale), mask: hides([i / heads, i % heads, start + j]) });
+                    if !scaled_last {
+                        run(Masked { row: line, scale: T::of(scale), mask: hides([i / heads, i % heads, start + j]) });
+                    }
                     if causal {
                         line[seen.min(start + j + 1)..].fill(T::neg_infinity());
                     }
                     hidden.push(mask.is_some() && line.iter().all(|&x| x == T::neg_infinity()));
                 }
-                run(Shift { x: &*scores, n: seen, out: shifted });
+                let scale = if scaled_last { T::of(scale) } else { T::of(1.0) };
+                run(Shift { x: &*scores, n: seen, scale, out: shifted });
                 T::math(Math::Exp, shifted, scores);
-                run(Shares { rows: scores, n: seen });
-                for (line, _) in scores.chunks_mut(seen).zip(&hidden).filter(|&(_, &hidden)| hidden) {
+                sums.clear();
+                run(Sums { rows: &*scores, n: seen, sums: &mut sums });
+                let hidden_rows = scores.chunks_mut(seen).zip(&mut sums).zip(&hidden).filter(|&(_, &hidden)| hidden);
+                for ((line, sum), _) in hidden_rows {
                     line.fill(T::of(0.0));
+                    *sum = 1.0;
                 }
                 let weights = Matrix { data: &*scores, ld: seen, trans: false };
                 gemm_here(&Product::of([count, width, seen], weights, v.at(&v_data, of_key, 0)), out);
+                for (line, &sum) in out.chunks_mut(width).zip(&sums) {
+                    let share = T::of(1.0 / sum);
+                    line.iter_mut().for_each(|x| *x = *x * share);
+                }
                 (row, rest) = (row + count, others);
             }
         });

@@ -256,7 +256,7 @@ pub(super) fn total2<T: Wide<W: Compute>>(x: &[T], y: &[T], f: impl Fn(T::W, T::
 
 /// The largest element of a row, NaN aside.
 #[inline(always)]
-fn largest<T: Wide<W: Compute>>(x: &[T]) -> T::W {
+pub(super) fn largest<T: Wide<W: Compute>>(x: &[T]) -> T::W {
     let least = T::W::of(f64::NEG_INFINITY);
     let mut lanes = [least; LANES];
     let larger = |a: T::W, b: T::W| if b > a { b } else { a };
@@ -271,23 +271,6 @@ fn largest<T: Wide<W: Compute>>(x: &[T]) -> T::W {
         }
     }
     larger(join(lanes, larger), rest)
-}
-
-/// Rows less their largest element. NaN stays, and makes its row's sum NaN.
-pub(super) struct Shift<'a, T: Wide> {
-    pub x: &'a [T],
-    pub n: usize,
-    pub out: &'a mut [T::W],
-}
-impl<T: Wide<W: Compute>> Task for Shift<'_, T> {
-    type Out = ();
-    #[inline(always)]
-    fn run<const F: bool>(self) {
-        for (x, out) in self.x.chunks(self.n).zip(self.out.chunks_mut(self.n)) {
-            let most = largest(x);
-            x.iter().zip(out).for_each(|(x, o)| *o = x.widen() - most);
-        }
-    }
 }
 
 /// Rows over their sum of powers, or, if `LOG`, less the logarithm of that.

@@ -94,6 +94,7 @@ use lucid_ir::Meta;
 pub(crate) use lucid_ir::{
     dtype, error, fallible, shape, with_computed_dtype, with_dtype, DType, Device, Element, Error, Result, Scalar,
 };
+pub use matmul::matmul_into;
 pub use simd::shared_memory::release_names;
 pub use simd::threads::{num_threads, set_num_threads};
 pub use simd::{as_bytes, from_bytes};

@@ -9,7 +9,7 @@ use super::simd::threads;
 use super::CpuArray;
 use crate::fallible::scratch_from;
 use crate::shape::Layout;
-use crate::{with_computed_dtype, Result};
+use crate::{with_computed_dtype, DType, Result};
 use lucid_ir::backend::Array;
 use lucid_ir::Meta;
 
@@ -58,50 +58,97 @@ pub(super) fn starts(x: &CpuArray, batch: &[usize]) -> Vec<usize> {
 }
 
 fn product<T: Gemm>(a: &CpuArray, b: &CpuArray, shape: &[usize]) -> Result<CpuArray> {
-    let rank = shape.len();
-    let (m, n) = (shape[rank - 2], shape[rank - 1]);
-    let k = a.shape()[a.shape().len() - 1];
-    let ((a, lda, ta), (b, ldb, tb)) = (readable(a)?, readable(b)?);
-    let (x, y) = (a.read::<T>(), b.read::<T>());
+    let (a, b) = (Operand::of(a)?, Operand::of(b)?);
+    let (x, y) = (a.array.read::<T>(), b.array.read::<T>());
     CpuArray::build(shape, |c| {
-        if c.is_empty() {
-            return Ok(());
-        }
-        if k == 0 {
-            c.fill(T::ZERO);
-            return Ok(());
-        }
-        let (at, bt) = (starts(&a, &shape[..rank - 2]), starts(&b, &shape[..rank - 2]));
-        let left = |i: usize| Matrix { data: &x[at[i]..], ld: lda, trans: ta };
-        let right = |i: usize| Matrix { data: &y[bt[i]..], ld: ldb, trans: tb };
-        let work = m.saturating_mul(n).saturating_mul(k);
-        // Small ones as wholes, and large ones as long as every thread has one; Accelerate splits these on its own.
-        let shared = match at.len() {
-            1 => 0,
-            count if work < SMALL => count,
-            _ if cfg!(accelerate) => 0,
-            count => count - count % threads::num_threads(),
-        };
-        let (whole, rest) = c.split_at_mut(shared * m * n);
-        let together = (SMALL / 4 / work).max(1) * m * n;
-        threads::for_chunks(whole, m * n, together, |first, c| {
-            for (i, c) in c.chunks_mut(m * n).enumerate() {
-                let i = first / (m * n) + i;
-                gemm_here(&Product::of([m, n, k], left(i), right(i)), c);
-            }
-        });
-        for (i, c) in (shared..).zip(rest.chunks_mut(m * n)) {
-            gemm(&Product::of([m, n, k], left(i), right(i)), c);
-        }
+        multiply((&a, &x), (&b, &y), shape, c);
         Ok(())
     })
+}
+
+/// The product of two float32 matrices, written to the elements of `out`; false, and nothing written, unless it is a row-major
+/// matrix of the product's sizes whose memory is no operand's.
+///
+/// # Errors
+/// `RuntimeError` where `out` is read-only.
+pub fn matmul_into(a: &CpuArray, b: &CpuArray, out: &CpuArray) -> Result<bool> {
+    let sizes = match (a.shape(), b.shape()) {
+        ([m, k], [rows, n]) if k == rows => [*m, *n],
+        _ => return Ok(false),
+    };
+    let own = [a, b].iter().all(|x| !x.buffer.overlaps(&out.buffer));
+    let float = [a, b, out].iter().all(|x| x.dtype() == DType::F32);
+    if !own || !float || out.shape() != sizes || !out.layout().is_contiguous() {
+        return Ok(false);
+    }
+    let (a, b) = (Operand::of(a)?, Operand::of(b)?);
+    // Guards of buffers at lower addresses come first, as in `Buffer::both`.
+    let before = |x: &Operand| std::ptr::from_ref(&*x.array.buffer) < std::ptr::from_ref(&*out.buffer);
+    let [x, y] = [&a, &b].map(|x| before(x).then(|| x.array.read::<f32>()));
+    let mut to = out.write::<f32>()?;
+    let (x, y) = (x.unwrap_or_else(|| a.array.read()), y.unwrap_or_else(|| b.array.read()));
+    multiply((&a, &x), (&b, &y), &sizes, out.slice_mut(&mut to));
+    out.touch();
+    Ok(true)
+}
+
+/// An operand that BLAS can read.
+struct Operand {
+    array: CpuArray,
+    ld: usize,
+    trans: bool,
+}
+
+impl Operand {
+    fn of(x: &CpuArray) -> Result<Operand> {
+        let (array, ld, trans) = readable(x)?;
+        Ok(Operand { array, ld, trans })
+    }
+
+    /// The matrix that begins at an element.
+    fn matrix<'a, T>(&self, data: &'a [T], at: usize) -> Matrix<'a, T> {
+        Matrix { data: &data[at..], ld: self.ld, trans: self.trans }
+    }
+}
+
+/// Writes the products of a batch to `c`.
+fn multiply<T: Gemm>((a, x): (&Operand, &[T]), (b, y): (&Operand, &[T]), shape: &[usize], c: &mut [T]) {
+    let rank = shape.len();
+    let (m, n) = (shape[rank - 2], shape[rank - 1]);
+    let k = a.array.shape()[a.array.shape().len() - 1];
+    if c.is_empty() {
+        return;
+    }
+    if k == 0 {
+        c.fill(T::ZERO);
+        return;
+    }
+    let (at, bt) = (starts(&a.array, &shape[..rank - 2]), starts(&b.array, &shape[..rank - 2]));
+    let of = |i: usize| Product::of([m, n, k], a.matrix(x, at[i]), b.matrix(y, bt[i]));
+    let work = m.saturating_mul(n).saturating_mul(k);
+    // Small ones as wholes, and large ones as long as every thread has one; Accelerate splits these on its own.
+    let shared = match at.len() {
+        1 => 0,
+        count if work < SMALL => count,
+        _ if cfg!(accelerate) => 0,
+        count => count - count % threads::num_threads(),
+    };
+    let (whole, rest) = c.split_at_mut(shared * m * n);
+    let together = (SMALL / 4 / work).max(1) * m * n;
+    threads::for_chunks(whole, m * n, together, |first, c| {
+        for (i, c) in c.chunks_mut(m * n).enumerate() {
+            gemm_here(&of(first / (m * n) + i), c);
+        }
+    });
+    for (i, c) in (shared..).zip(rest.chunks_mut(m * n)) {
+        gemm(&of(i), c);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::tests::{array, layouts, show};
-    use crate::DType;
     use smallvec::smallvec;
 
     fn meta(shape: &[usize], dtype: DType) -> Meta {
@@ -130,6 +177,30 @@ mod tests {
         let column = row.with_layout(Layout { shape: smallvec![2, 3], strides: smallvec![1, 0], offset: 0 });
         let y = matmul(&rows, &column, &meta(&[3, 3], DType::F32)).unwrap();
         assert_eq!(show::<f32>(&y), [5.0; 9]);
+    }
+
+    #[test]
+    fn products_in_memory_that_is_there() {
+        let out = array(&[2, 2], &[0f32; 4]);
+        for (a, b) in layouts(&[2, 3], &[1f32, 2.0, 3.0, 4.0, 5.0, 6.0])
+            .iter()
+            .zip(&layouts(&[3, 2], &[7f32, 8.0, 9.0, 10.0, 11.0, 12.0]))
+        {
+            out.slice_mut(&mut out.write::<f32>().unwrap()).fill(-1.0);
+            assert!(matmul_into(a, b, &out).unwrap());
+            assert_eq!(show::<f32>(&out), [58f32, 64.0, 139.0, 154.0]);
+        }
+        let none = array::<f32>(&[2, 0], &[]);
+        assert!(matmul_into(&none, &array(&[0, 2], &[] as &[f32]), &out).unwrap());
+        assert_eq!(show::<f32>(&out), [0.0; 4]);
+        let turned = out.with_layout(Layout { shape: smallvec![2, 2], strides: smallvec![1, 2], offset: 0 });
+        let other = array(&[2, 2], &[1f64; 4]);
+        let x = array(&[2, 2], &[1f32; 4]);
+        for (a, b, to) in
+            [(&out, &x, &out), (&x, &x, &turned), (&x, &other, &out), (&x, &array(&[3, 2], &[0f32; 6]), &out)]
+        {
+            assert!(!matmul_into(a, b, to).unwrap());
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::args::{kinds, required, Arg, At};
 use crate::tensor::{wrap, PyTensor};
 use crate::{engine_call, errors};
 use lucid::interop::Export;
-use lucid::{BinaryOp, DType, Foreign, Owner, Tensor};
+use lucid::{DType, Foreign, Owner, Tensor};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
@@ -75,7 +75,15 @@ fn _show_float32<'py>(
 }
 
 /// One of [`_show_float32`].
-fn show_float32(array: &Bound<'_, PyAny>, shape: Option<&[usize]>) -> PyResult<Option<Tensor>> {
+pub fn show_float32(array: &Bound<'_, PyAny>, shape: Option<&[usize]>) -> PyResult<Option<Tensor>> {
+    Ok(show_sized(array, shape)?.map(|(tensor, _)| tensor))
+}
+
+/// Sizes of an array.
+pub type Sizes = SmallVec<[usize; 6]>;
+
+/// One of [`_show_float32`], with the array's own sizes.
+pub fn show_sized(array: &Bound<'_, PyAny>, shape: Option<&[usize]>) -> PyResult<Option<(Tensor, Sizes)>> {
     const SIZE: usize = size_of::<f32>();
     let py = array.py();
     // An array of dates, say, has no buffer to show.
@@ -85,7 +93,7 @@ fn show_float32(array: &Bound<'_, PyAny>, shape: Option<&[usize]>) -> PyResult<O
     if !float32 || buffer.readonly() || count == 0 || buffer.suboffsets().is_some() {
         return Ok(None);
     }
-    let (own, mut strides) = (SmallVec::<[usize; 6]>::from_slice(buffer.shape()), SmallVec::<[usize; 6]>::new());
+    let (own, mut strides) = (Sizes::from_slice(buffer.shape()), Sizes::new());
     for &stride in buffer.strides() {
         match usize::try_from(stride) {
             Ok(stride) if stride % SIZE == 0 => strides.push(stride / SIZE),
@@ -106,7 +114,8 @@ fn show_float32(array: &Bound<'_, PyAny>, shape: Option<&[usize]>) -> PyResult<O
     // SAFETY: the array said that these elements are its own and may be written to. It keeps them where they are while somebody
     // has it, as the owner does: what DLPack promises of NumPy's arrays is no more than that either.
     let memory = unsafe { Foreign::new(start, (last + 1) * SIZE, true, owner) };
-    engine_call::quick(py, || Tensor::from_foreign(memory, shape, &strides, DType::F32)).map(Some)
+    let tensor = engine_call::quick(py, || Tensor::from_foreign(memory, shape, &strides, DType::F32))?;
+    Ok(Some((tensor, own)))
 }
 
 /// Copies a tensor's elements to a float32 array of as many; false where it is none of `class`, NumPy's array, that can be
@@ -120,26 +129,6 @@ fn _fill_float32(class: &Bound<'_, PyType>, array: &Bound<'_, PyAny>, tensor: &B
     let Some(shown) = show_float32(array, Some(t.shape()))? else { return Ok(false) };
     engine_call::op(array.py(), t.numel(), || shown.copy_(&t))?;
     Ok(true)
-}
-
-/// Writes `a + b`, `a - b` or `a / b` over the elements of `out` in one pass; false, and nothing written, where that is not
-/// possible (see [`Tensor::arithmetic_into`]).
-#[pyfunction]
-fn _arithmetic_into(
-    name: &str,
-    a: &Bound<'_, PyTensor>,
-    b: &Bound<'_, PyTensor>,
-    out: &Bound<'_, PyTensor>,
-) -> PyResult<bool> {
-    let op = match name {
-        "add" => BinaryOp::Add,
-        "sub" => BinaryOp::Sub,
-        "div" => BinaryOp::Div,
-        _ => return Ok(false),
-    };
-    let py = out.py();
-    let (a, b, out) = (a.get().share(), b.get().share(), out.get().share());
-    engine_call::op(py, out.numel(), || out.arithmetic_into(&op, &a, &b))
 }
 
 // ---- the standard's structures ---------------------------------------------------------------------------------------
@@ -505,7 +494,6 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_show_buffer, m)?)?;
     m.add_function(wrap_pyfunction!(_show_float32, m)?)?;
     m.add_function(wrap_pyfunction!(_fill_float32, m)?)?;
-    m.add_function(wrap_pyfunction!(_arithmetic_into, m)?)?;
     m.add_function(wrap_pyfunction!(_to_dlpack, m)?)?;
     m.add_function(wrap_pyfunction!(_from_dlpack, m)?)
 }

@@ -25,6 +25,7 @@ mod functions;
 mod graph;
 mod graph_file;
 mod kernel_emulator;
+mod lightning;
 mod llm;
 mod llm_decoder;
 mod llm_serve;
@@ -75,6 +76,7 @@ fn extension(m: &Bound<'_, PyModule>) -> PyResult<()> {
     autocast::register(m)?;
     batching::register(m)?;
     dlpack::register(m)?;
+    lightning::register(m)?;
     distributed::register(m)?;
     m.add_function(wrap_pyfunction!(metal::_metal_run_kernel, m)?)?;
     m.add_function(wrap_pyfunction!(kernel_emulator::_emulate_kernels, m)?)?;

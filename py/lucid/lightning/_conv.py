@@ -94,10 +94,11 @@ def operands(op: str, x: Any, w: Any, b: Any, steps: tuple[Any, ...]) -> tuple[l
 
 def conv(op: str, x: Any, w: Any, b: Any, steps: tuple[Any, ...], device: Any, relu: bool) -> Any:
     """A convolution, with relu or not, as the operands' kind."""
-    tensors = _direct.shown(device, (x, w) if b is None else (x, w, b))
-    if tensors is not None:
+    if _direct.takes(device) and _direct.arrays(arrays := (x, w) if b is None else (x, w, b)):
         shape = shape_of(op, x.shape, w.shape, None if b is None else b.shape, steps)
-        return _direct.given_back(Conv(shape, relu)(*tensors), shape.out)
+        made = _direct.convolution(arrays, shape, relu)
+        if made is not None:
+            return made
     listed, shape = operands(op, x, w, b, steps)
     kind = _dispatch.kind_of(listed)
     shown_operands = [g.tensor for g in listed]

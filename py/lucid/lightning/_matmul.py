@@ -30,7 +30,9 @@ PANEL = 512
 
 
 def _library(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
-    return _C.matmul(a, b) if out is None else _C.matmul(a, b, out=out)
+    if out is None:
+        return _C.matmul(a, b)
+    return out if _C._matmul_into(a, b, out) else _C.matmul(a, b, out=out)
 
 
 def _transposed(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
@@ -187,6 +189,8 @@ def matmul2d_into(a: Any, b: Any, out: Any, device: Any = "metal") -> None:
         >>> out
         array([[11.]], dtype=float32)
     """
+    if _direct.product_into(a, b, out, device, LARGE_MACS):
+        return
     op = "matmul2d_into()"
     ga, gb = _operands(op, a, b)
     _product_into(op, ga, gb, ga.tensor, gb.tensor, out, device)

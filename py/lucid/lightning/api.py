@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 from lucid import errors
-from lucid.lightning import _arrays, _attention, _conv, _dispatch, _engines, _matmul
+from lucid.lightning import _arrays, _attention, _conv, _direct, _dispatch, _engines, _matmul
 from lucid.lightning._arrays import given, number, output, sizes
 from lucid.lightning._engines import get_backend as get_backend
 from lucid.lightning._engines import get_engine as get_engine
@@ -321,6 +321,30 @@ def _graph(shapes: tuple[tuple[int, ...], ...], shape: _conv.ConvShape, seq: int
     return fused, out
 
 
+def _direct_pipeline(
+    op: str, x: Any, w: Any, b: Any, size: tuple[Any, Any], steps: tuple[Any, ...], device: Any, out: Any, into: bool
+) -> Any:
+    """The pipeline on arrays that need none of what is general, computed into `out` where asked; `None` where it was not."""
+    seq, dim = size
+    if not (seq.__class__ is int and dim.__class__ is int and 0 < seq < 1 << 31 and 0 < dim < 1 << 31):
+        return None
+    if get_engine() != "lightning":
+        return None
+    listed = [x, w, *(() if b is None else (b,)), *((out,) if into else ())]
+    tensors = _direct.shown(device, tuple(listed))
+    if tensors is None:
+        return None
+    shape = _conv.shape_of(op, x.shape, w.shape, None if b is None else b.shape, steps)
+    compute = ConvAttention(shape, seq, dim)
+    if not into:
+        return _direct.given_back(compute(*tensors), (seq, dim))
+    target = tensors.pop()
+    if out.shape not in ((seq, dim), (seq * dim,)) or not target.is_contiguous() or not _direct.apart(target, tensors):
+        return None
+    compute(tensors[0], tensors[1], None if b is None else tensors[2], target.reshape(seq, dim))
+    return out
+
+
 def _pipeline(
     op: str,
     x: Any,
@@ -335,6 +359,10 @@ def _pipeline(
 ) -> Any:
     if mode not in EXECUTION_MODES:
         raise errors.ValueError(f"{op}: execution_mode must be eager or graph, got {mode!r}")
+    if mode == "eager":
+        made = _direct_pipeline(op, x, w, b, size, steps, device, out, into)
+        if made is not None:
+            return None if into else made
     seq, dim = sizes(op, seq_len=size[0], head_dim=size[1])
     listed, shape = _conv.operands(op, x, w, b, steps)
     target = output(op, out, (seq, dim)) if into else None

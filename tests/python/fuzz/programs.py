@@ -93,17 +93,25 @@ def shortest(found: Answers, seconds: float = 60.0) -> Answers:
     return {**found, "text": source(program, device)}
 
 
-def of_pytorch(found: Answers) -> bool:
-    """Does a program that ends in a crash end so with PyTorch alone, and not with Lucid alone?"""
+def alone(found: Answers, package: str) -> Answers:
+    """How the program ends with one of both."""
+    child = Child(MODULE)
+    try:
+        return one(child, {**found["case"], "only": package}, LIMIT)[0]
+    finally:
+        child.close()
 
-    def alone(package: str) -> Answers:
-        child = Child(MODULE)
-        try:
-            return one(child, {**found["case"], "only": package}, LIMIT)[0]
-        finally:
-            child.close()
 
-    return not alone("lucid")["finding"] and alone("torch")["kind"].startswith("crash")
+def of_pytorch(found: Answers) -> str | None:
+    """What PyTorch does alone that makes a finding none of Lucid's: it crashes where Lucid does not, or computes as long."""
+    if found["kind"].startswith("crash"):
+        crashes = not alone(found, "lucid")["finding"] and alone(found, "torch")["kind"].startswith("crash")
+        return "PyTorch crashes" if crashes else None
+    if found["kind"] == "hang":
+        begun = time.monotonic()
+        ended = alone(found, "torch")["kind"]
+        return "PyTorch computes as long" if ended == "hang" or time.monotonic() - begun > LIMIT / 4 else None
+    return None
 
 
 @dataclass
@@ -144,10 +152,11 @@ def run(seconds: float, jobs: int, seed: int = 0, most: int | None = None, shrin
             n += 1
 
     run_all(cases(), jobs, seconds, report.add, module=MODULE, limit=lambda case: LIMIT)
-    for found in [f for f in report.findings if f["kind"].startswith("crash") and of_pytorch(f)]:
-        report.findings.remove(found)
-        report.kinds[found["kind"]] -= 1
-        report.kinds["PyTorch crashes"] += 1
+    for found in list(report.findings):
+        if (why := of_pytorch(found)) is not None:
+            report.findings.remove(found)
+            report.kinds[found["kind"]] -= 1
+            report.kinds[why] += 1
     with ThreadPoolExecutor(jobs) as pool:
         report.findings[:shrink] = pool.map(shortest, report.findings[:shrink])
     report.seconds = time.monotonic() - begun

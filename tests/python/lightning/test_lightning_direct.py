@@ -45,6 +45,10 @@ CALLS: dict[str, tuple[Operands, Callable[..., Any]]] = {
     ),
     "matmul2d": (lambda: (array(9, 4), array(4, 7)), lambda a, b: lc.matmul2d(a, b, "cpu")),
     "matmul2d of transposes": (lambda: (array(4, 9).T, array(7, 4).T), lambda a, b: lc.matmul2d(a, b, "cpu")),
+    "convolution and attention": (
+        lambda: (array(1, 3, 4, 4), array(2, 3, 3, 3), array(2)),
+        lambda x, w, b: lc.api.conv_attention_torchstrong_nchw(x, w, b, 6, 8, 1, 1, 1, 1, "cpu"),
+    ),
     "conv2d_nchw": (
         lambda: (array(2, 3, 8, 8), array(4, 3, 3, 3), array(4)),
         lambda x, w, b: lc.conv2d_nchw(x, w, b, 1, 2, 1, 0, "cpu"),
@@ -62,11 +66,12 @@ def test_the_same_as_the_long_way(name: str, monkeypatch: pytest.MonkeyPatch) ->
     operands = make()
     call(*operands)
     taken: list[object] = []
-    shown = _direct.shown
-    monkeypatch.setattr(_direct, "shown", lambda *args: taken.append(made := shown(*args)) or made)
+    for way in ("shown", "one_crossing", "convolution"):
+        own = getattr(_direct, way)
+        monkeypatch.setattr(_direct, way, lambda *args, own=own: taken.append(made := own(*args)) or made)
     direct = call(*operands)
     assert taken and taken[-1] is not None, "the direct way was not taken"
-    monkeypatch.setattr(_direct, "shown", lambda *_: None)
+    monkeypatch.setattr(_direct, "takes", lambda _: False)
     long = call(*operands)
     assert type(direct) is np.ndarray and direct.dtype == np.float32 and direct.flags.writeable
     assert direct.shape == long.shape and direct.tobytes() == long.tobytes()
@@ -93,6 +98,21 @@ INTO: dict[str, tuple[Operands, tuple[int, ...], Callable[..., Any]]] = {
         (1, 3, 4, 4),
         lambda x, w, out: lc.conv2d_nchw_into(x, w, None, out, device="cpu"),
     ),
+    "matmul2d_into": (
+        lambda: (array(5, 7), array(7, 6)),
+        (5, 6),
+        lambda a, b, out: lc.matmul2d_into(a, b, out, "cpu"),
+    ),
+    "matmul2d_into of a transposed one": (
+        lambda: (array(5, 7), array(6, 7).T),
+        (5, 6),
+        lambda a, b, out: lc.matmul2d_into(a, b, out, "cpu"),
+    ),
+    "convolution and attention": (
+        lambda: (array(1, 3, 4, 4), array(2, 3, 3, 3), array(2)),
+        (6, 8),
+        lambda x, w, b, out: lc.api.conv_attention_torchstrong_nchw_into(x, w, b, out, 6, 8, 1, 1, 1, 1, "cpu"),
+    ),
     "matrix_sub_into": (
         lambda: (array(4, 3), array(4, 3)),
         (4, 3),
@@ -112,16 +132,18 @@ def test_the_same_in_the_callers_memory(name: str, monkeypatch: pytest.MonkeyPat
     operands = make()
     direct, long = np.full(shape, np.nan, np.float32), np.full(shape, np.nan, np.float32)
     taken: list[object] = []
-    shown = _direct.shown
-    monkeypatch.setattr(_direct, "shown", lambda *args: taken.append(made := shown(*args)) or made)
+    for way in ("shown", "_arithmetic_float32_into"):
+        own = getattr(_direct, way)
+        monkeypatch.setattr(_direct, way, lambda *args, own=own: taken.append(made := own(*args)) or made)
     call(*operands, direct)
-    assert taken and taken[-1] is not None, "the direct way was not taken"
-    monkeypatch.setattr(_direct, "shown", lambda *_: None)
+    assert taken and taken[-1] not in (None, False), "the direct way was not taken"
+    takes = _direct.takes
+    monkeypatch.setattr(_direct, "takes", lambda _: False)
     call(*operands, long)
     assert np.isfinite(long).all() and direct.tobytes() == long.tobytes()
     # Memory that an operand has too is refused by both.
-    for way in (shown, lambda *_: None):
-        monkeypatch.setattr(_direct, "shown", way)
+    for taking in (takes, lambda _: False):
+        monkeypatch.setattr(_direct, "takes", taking)
         whole = array(4 * int(np.prod(shape)))
         first = whole[: operands[0].size].reshape(operands[0].shape)
         out = whole[1 : 1 + int(np.prod(shape))].reshape(shape)
@@ -158,6 +180,11 @@ def test_arrays_that_cannot_be_shown_go_the_long_way(name: str) -> None:
     assert lc.vector_add(x, y, "cpu").tobytes() == np.add(x, y).tobytes()
     lc.vector_add_into(x, y, out := np.full(32, np.nan, np.float32), "cpu")
     assert out.tobytes() == np.add(x, y).tobytes() and x.tobytes() == before.tobytes()
+    made = lc.attention_forward(x, x, x, 4, 8, False, "cpu")
+    assert made.tobytes() == lc.attention_forward(before, before, before, 4, 8, False, "cpu").tobytes()
+    product = np.full((4, 4), np.nan, np.float32)
+    lc.matmul2d_into(x.reshape(4, 8), y.reshape(8, 4), product, "cpu")
+    np.testing.assert_allclose(product, x.reshape(4, 8) @ y.reshape(8, 4), rtol=1e-5)
 
 
 @pytest.mark.parametrize("shape", [(4, 8), (8, 4), (16, 2)])
