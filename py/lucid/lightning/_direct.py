@@ -87,7 +87,8 @@ def binary_into(a: Any, b: Any, out: Any, device: Any, op: str, in_place: Callab
 
 
 def convolution(operands: tuple[Any, ...], shape: Any, relu: bool) -> Any:
-    """A convolution of arrays whose `ConvShape` is known, with relu or not, as a new array; `None` where it was not computed."""
+    """A convolution of arrays whose `ConvShape` is known, with relu or not, as a new array; `None` where it was not
+    computed."""
     ndarray = _Settings.ndarray
     if ndarray is None:
         return None
@@ -95,7 +96,8 @@ def convolution(operands: tuple[Any, ...], shape: Any, relu: bool) -> Any:
 
 
 def product_into(a: Any, b: Any, out: Any, device: Any, most: int) -> bool:
-    """Computes the product of two matrices of fewer than `most` multiply-accumulates into `out`; false where it did not."""
+    """Computes the product of two matrices of fewer than `most` multiply-accumulates into `out`; false where it did
+    not."""
     tensors = shown(device, (a, b, out))
     if tensors is None:
         return False
@@ -116,8 +118,8 @@ def apart(out: Tensor, operands: list[Tensor]) -> bool:
 
 
 def one_crossing(q: Any, k: Any, v: Any, shape: tuple[int, int] | None, causal: bool, device: Any) -> Any:
-    """Attention of three matrices, of `shape` or flat and read in it where it is given, as a new array; `None` where it was
-    not computed."""
+    """Attention of three matrices, of `shape` or flat and read in it where it is given, as a new array; `None` where
+    it was not computed."""
     ndarray = _Settings.ndarray
     if ndarray is None or not takes(device):
         return None

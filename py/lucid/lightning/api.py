@@ -324,25 +324,21 @@ def _graph(shapes: tuple[tuple[int, ...], ...], shape: _conv.ConvShape, seq: int
 def _direct_pipeline(
     op: str, x: Any, w: Any, b: Any, size: tuple[Any, Any], steps: tuple[Any, ...], device: Any, out: Any, into: bool
 ) -> Any:
-    """The pipeline on arrays that need none of what is general, computed into `out` where asked; `None` where it was not."""
+    """The pipeline on arrays that need none of what is general, into `out` where asked; `None` where it did not."""
     seq, dim = size
-    if not (seq.__class__ is int and dim.__class__ is int and 0 < seq < 1 << 31 and 0 < dim < 1 << 31):
+    if seq.__class__ is not int or dim.__class__ is not int or min(seq, dim) < 1 or get_engine() != "lightning":
         return None
-    if get_engine() != "lightning":
-        return None
-    listed = [x, w, *(() if b is None else (b,)), *((out,) if into else ())]
-    tensors = _direct.shown(device, tuple(listed))
+    tensors = _direct.shown(device, (x, w, *(() if b is None else (b,)), *((out,) if into else ())))
     if tensors is None:
         return None
     shape = _conv.shape_of(op, x.shape, w.shape, None if b is None else b.shape, steps)
-    compute = ConvAttention(shape, seq, dim)
     if not into:
-        return _direct.given_back(compute(*tensors), (seq, dim))
-    target = tensors.pop()
-    if out.shape not in ((seq, dim), (seq * dim,)) or not target.is_contiguous() or not _direct.apart(target, tensors):
+        return _direct.given_back(ConvAttention(shape, seq, dim)(*tensors), (seq, dim))
+    to = tensors.pop()
+    if out.shape not in ((seq, dim), (seq * dim,)) or not to.is_contiguous() or not _direct.apart(to, tensors):
         return None
-    compute(tensors[0], tensors[1], None if b is None else tensors[2], target.reshape(seq, dim))
-    return out
+    bias = None if b is None else tensors[2]
+    return ConvAttention(shape, seq, dim)(tensors[0], tensors[1], bias, to.reshape(seq, dim))
 
 
 def _pipeline(

@@ -103,7 +103,8 @@ def alone(found: Answers, package: str) -> Answers:
 
 
 def of_pytorch(found: Answers) -> str | None:
-    """What PyTorch does alone that makes a finding none of Lucid's: it crashes where Lucid does not, or computes as long."""
+    """What PyTorch does alone that makes a finding none of Lucid's: it crashes where Lucid does not, or computes as
+    long."""
     if found["kind"].startswith("crash"):
         crashes = not alone(found, "lucid")["finding"] and alone(found, "torch")["kind"].startswith("crash")
         return "PyTorch crashes" if crashes else None

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from lucid.lightning import _direct
 
+from tests.python.tolerances import within
+
 RNG = np.random.default_rng(0)
 
 
@@ -184,7 +186,7 @@ def test_arrays_that_cannot_be_shown_go_the_long_way(name: str) -> None:
     assert made.tobytes() == lc.attention_forward(before, before, before, 4, 8, False, "cpu").tobytes()
     product = np.full((4, 4), np.nan, np.float32)
     lc.matmul2d_into(x.reshape(4, 8), y.reshape(8, 4), product, "cpu")
-    np.testing.assert_allclose(product, x.reshape(4, 8) @ y.reshape(8, 4), rtol=1e-5)
+    np.testing.assert_allclose(product, x.reshape(4, 8) @ y.reshape(8, 4), **within("few ops"))
 
 
 @pytest.mark.parametrize("shape", [(4, 8), (8, 4), (16, 2)])

@@ -276,7 +276,7 @@ def reason(program: Program, device: str, why: str) -> str | None:
 
 
 def rounded(program: Program, device: str, why: str) -> bool:
-    """Is a difference on the GPU device, which has no float64, one of a few hundredths, or a comparison's or an integer's?"""
+    """Is a difference on the GPU device, which has no float64, of a few hundredths, a comparison's or an integer's?"""
     if takes(program, "dtype", "[=<>]") and "True" in why:
         return True
     if takes(program, "dtype", "int|long|short|byte|char") and takes(program, "", "mean|sum|softmax"):
