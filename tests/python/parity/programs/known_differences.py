@@ -74,7 +74,7 @@ SAID: tuple[tuple[str, tuple[tuple[str, str], ...], str], ...] = (
     ),
     (
         "^values",
-        (("", "layer_norm"), ("", "cumsum|sum|mean"), ("", "sqrt|log|pow")),
+        (("", "layer_norm"), ("", r"cumsum|sum|mean|x\[0\] ="), ("", "sqrt|log|pow|where")),
         "rounding decides the sign of a sum that is zero on paper",
     ),
     ("refused there: .*isFloatingType", (("dtype", "complex|cfloat"),), "PyTorch's own assertion of gradients' dtypes"),
@@ -141,7 +141,22 @@ SAID: tuple[tuple[str, tuple[tuple[str, str], ...], str], ...] = (
         (("autograd.grad", ""), ("", TURNS)),
         "views of what is transposed in place are not derived from it anew",
     ),
-    (r"^values: .*(-9223372036854775808|-2147483648)", (("dtype", "int|long"),), "NaN as an integer"),
+    (
+        r"^values: .*(-9223372036854775808|-9.223372036854776e\+18|-2147483648)",
+        (("", "int|long"),),
+        "NaN as an integer",
+    ),
+    ("^values", (("", "exp"), ("dtype", "int8")), "a number that is beyond an integer's range"),
+    (
+        "^gradients: .*nan.* here",
+        (("transform", "jac|hessian"), ("", "std|var")),
+        "the variance of one number, and its derivatives, are NaN",
+    ),
+    (
+        "^gradients",
+        (("transform", "jvp|vjp"), ("no_grad", "")),
+        "PyTorch's transforms give back a view that was made under no_grad as one with a tape",
+    ),
     (
         "^(values|gradients)",
         (("transform|vmap", r"mul_\(x\.t\(\)\)"),),
@@ -187,7 +202,7 @@ SAID: tuple[tuple[str, tuple[tuple[str, str], ...], str], ...] = (
         "writes to what a Function passed on",
     ),
     ("'NoneType' object has no attribute 'detach'", (("hook", ""), ("function", "two")), "hooks that get no gradient"),
-    (r"^values: \d+ here", (("hook", ""), ("function", "two"), ("autograd.grad", "")), "hooks that get no gradient"),
+    (r"^\w+: \d+ here", (("hook", ""), ("function", "two"), ("autograd.grad", "")), "hooks that get no gradient"),
     (
         "^values",
         (("transform", "complex|cfloat"),),
@@ -196,7 +211,7 @@ SAID: tuple[tuple[str, tuple[tuple[str, str], ...], str], ...] = (
     ("^values", (("transform", ""), ("", BEYOND)), "PyTorch's hessian of memory that overlaps itself"),
     (
         "^values",
-        (("wide view|view", r"\[.*:|narrow"), ("", BEYOND)),
+        (("wide view|view|no_grad", r"\[.*:|narrow|slice"), ("", BEYOND)),
         "views beyond an empty one, which begins where its storage does",
     ),
     (
