@@ -20,7 +20,7 @@ const ROWS: (usize, usize) = (32, 96);
 const CAUSAL_ROWS: usize = 64;
 /// Weights that are held at once, but for those of the fewest rows: with what they are shifted to, half of a cache.
 const HELD: usize = 1 << 17;
-/// Rows that products are made of at a time.
+/// Rows that products are made of at a time (`TALL` of `blas/gemm_f32.rs`, which is x86-64's alone).
 const TALL: usize = 6;
 
 /// Queries of each block, so that none is of a few.

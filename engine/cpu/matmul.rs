@@ -193,11 +193,11 @@ mod tests {
         let none = array::<f32>(&[2, 0], &[]);
         assert!(matmul_into(&none, &array(&[0, 2], &[] as &[f32]), &out).unwrap());
         assert_eq!(show::<f32>(&out), [0.0; 4]);
-        let turned = out.with_layout(Layout { shape: smallvec![2, 2], strides: smallvec![1, 2], offset: 0 });
+        let transposed = out.with_layout(Layout { shape: smallvec![2, 2], strides: smallvec![1, 2], offset: 0 });
         let other = array(&[2, 2], &[1f64; 4]);
         let x = array(&[2, 2], &[1f32; 4]);
         for (a, b, to) in
-            [(&out, &x, &out), (&x, &x, &turned), (&x, &other, &out), (&x, &array(&[3, 2], &[0f32; 6]), &out)]
+            [(&out, &x, &out), (&x, &x, &transposed), (&x, &other, &out), (&x, &array(&[3, 2], &[0f32; 6]), &out)]
         {
             assert!(!matmul_into(a, b, to).unwrap());
         }

@@ -117,7 +117,7 @@ def apart(out: Tensor, operands: list[Tensor]) -> bool:
     return True
 
 
-def one_crossing(q: Any, k: Any, v: Any, shape: tuple[int, int] | None, causal: bool, device: Any) -> Any:
+def attention_array(q: Any, k: Any, v: Any, shape: tuple[int, int] | None, causal: bool, device: Any) -> Any:
     """Attention of three matrices, of `shape` or flat and read in it where it is given, as a new array; `None` where
     it was not computed."""
     ndarray = _Settings.ndarray
@@ -131,7 +131,7 @@ def attention(q: Any, k: Any, v: Any, causal: Any, device: Any, out: Any = None)
     if causal.__class__ is not bool:
         return None
     if out is None:
-        return one_crossing(q, k, v, None, causal, device)
+        return attention_array(q, k, v, None, causal, device)
     tensors = shown(device, (q, k, v, out))
     if tensors is None:
         return None
@@ -152,7 +152,7 @@ def sized_attention(q: Any, k: Any, v: Any, shape: tuple[int, int], causal: Any,
     if causal.__class__ is not bool or not (0 < shape[0] < 1 << 31 and 0 < shape[1] < 1 << 31):
         return None
     if out is None:
-        return one_crossing(q, k, v, shape, causal, device)
+        return attention_array(q, k, v, shape, causal, device)
     tensors = shown(device, (q, k, v, out), shape)
     if tensors is None:
         return None

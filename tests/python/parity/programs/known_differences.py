@@ -146,15 +146,15 @@ SAID: tuple[tuple[str, tuple[tuple[str, str], ...], str], ...] = (
         (("", "int|long"),),
         "NaN as an integer",
     ),
-    ("^values", (("", "exp"), ("dtype", "int8")), "a number that is beyond an integer's range"),
+    (r"^values: .*\b255\b", (("", "exp"), ("dtype", "uint8")), "a number that is beyond an integer's range"),
     (
         "^gradients: .*nan.* here",
         (("transform", "jac|hessian"), ("", "std|var")),
         "the variance of one number, and its derivatives, are NaN",
     ),
     (
-        "^gradients",
-        (("transform", "jvp|vjp"), ("no_grad", "")),
+        "^gradients: number",
+        (("transform", "^jvp$"), ("no_grad", "")),
         "PyTorch's transforms give back a view that was made under no_grad as one with a tape",
     ),
     (
@@ -205,7 +205,7 @@ SAID: tuple[tuple[str, tuple[tuple[str, str], ...], str], ...] = (
     (r"^\w+: \d+ here", (("hook", ""), ("function", "two"), ("autograd.grad", "")), "hooks that get no gradient"),
     (
         "^values",
-        (("transform", "complex|cfloat"),),
+        (("transform", "^grad$"), ("transform", "complex|cfloat")),
         "PyTorch gives zeros as the gradient of a complex number that does not depend on what is asked for",
     ),
     ("^values", (("transform", ""), ("", BEYOND)), "PyTorch's hessian of memory that overlaps itself"),
