@@ -5,23 +5,19 @@
 //! part of the sum.
 
 use super::group::{Group, Step};
+use super::pieces;
 use super::work::Work;
 use crate::dispatch;
 use crate::graph;
 use crate::ops::communication as ops;
-use crate::ops::index::cat;
 use crate::ops::view::{view_as_complex, view_as_real};
+use crate::profile;
 use crate::{DType, Device, Error, Result, Tensor};
 use lucid_ir::ops::communication::{GroupName, Reduce};
 use lucid_ir::Meta;
 use lucid_mlx::communication;
 use mlx_ffi::distributed as mlx;
 use std::time::Duration;
-
-/// From how many bytes for each member on MLX's ring sends both ways at once: two of its smallest messages.
-const BOTH_WAYS: usize = 2 * 262_144;
-/// From how many times that on waiting is little beside moving the bytes.
-const MANY: usize = 4;
 
 /// Why a graph has no messages.
 const MESSAGE: &str = "a message between two processes";
@@ -68,7 +64,7 @@ fn bits(x: &Tensor) -> Result<Tensor> {
 }
 
 /// The elements that [`bits`] were made of.
-fn unbits(x: &Tensor, dtype: DType) -> Result<Tensor> {
+pub(super) fn unbits(x: &Tensor, dtype: DType) -> Result<Tensor> {
     match x.dtype() == dtype {
         true => Ok(x.clone()),
         false if dtype.is_complex() => view_as_complex(&x.view_dtype(dtype.to_real())?),
@@ -88,7 +84,7 @@ fn through_mlx(
     dispatch::of_gpu_array(made).to_device(x.device())
 }
 
-/// MLX's own reductions, of any dtype that they have.
+/// MPI's and NCCL's own reductions, of any dtype that they have.
 fn reduced(op: &'static str, ring: &mlx::Group, x: &Tensor, how: mlx::Reduce) -> Result<Tensor> {
     match x.dtype() {
         DType::C128 => view_as_complex(&reduced(op, ring, &view_as_real(x)?, how)?),
@@ -99,33 +95,14 @@ fn reduced(op: &'static str, ring: &mlx::Group, x: &Tensor, how: mlx::Reduce) ->
         // MPI has no sum of Booleans, and ends the process that asks for one.
         DType::Bool => {
             let how = if matches!(how, mlx::Reduce::Sum) { mlx::Reduce::Max } else { how };
-            in_pieces(op, ring, &x.cast(DType::U8)?, how)?.cast(DType::Bool)
+            through_mlx(op, &x.cast(DType::U8)?, x.shape(), |a| ring.all_reduce(a, how))?.cast(DType::Bool)
         }
-        _ => in_pieces(op, ring, x, how),
+        _ => through_mlx(op, x, x.shape(), |a| ring.all_reduce(a, how)),
     }
-}
-
-/// A reduction by MLX, whose ring sends both ways at once from [`BOTH_WAYS`] bytes for each member on. The thread of a socket
-/// then receives and sends, and sleeps up to a tick of the system's clock in one while the other could go on: up to
-/// [`MANY`] times as much it is faster in pieces that go one way. NCCL takes it whole.
-fn in_pieces(op: &'static str, ring: &mlx::Group, x: &Tensor, how: mlx::Reduce) -> Result<Tensor> {
-    let size = x.dtype().size().max(1);
-    let (count, most) = (x.numel(), (ring.size() * BOTH_WAYS - 1) / size);
-    if ring.is_on_gpu() || count <= most || count >= MANY * most {
-        return through_mlx(op, x, x.shape(), |a| ring.all_reduce(a, how));
-    }
-    let flat = x.reshape(&[-1])?;
-    let piece = count.div_ceil(count.div_ceil(most));
-    let parts = (0..count).step_by(piece).map(|at| {
-        let part = flat.narrow(0, at as i64, piece.min(count - at) as i64)?.contiguous()?;
-        through_mlx(op, &part, part.shape(), |a| ring.all_reduce(a, how))
-    });
-    let shape: Vec<isize> = x.shape().iter().map(|&n| n as isize).collect();
-    cat(&parts.collect::<Result<Vec<_>>>()?, 0)?.reshape(&shape)
 }
 
 /// Elements that the GPU device has, of the same bits.
-fn carried(x: &Tensor) -> Result<Tensor> {
+pub(super) fn carried(x: &Tensor) -> Result<Tensor> {
     if matches!(x.dtype(), DType::F64 | DType::C128) {
         bits(x)
     } else {
@@ -135,6 +112,9 @@ fn carried(x: &Tensor) -> Result<Tensor> {
 
 /// All members' tensors, along a new first dimension.
 fn gathered(op: &'static str, ring: &mlx::Group, x: &Tensor) -> Result<Tensor> {
+    if ring.is_ring() {
+        return pieces::gathered(op, ring, x);
+    }
     let carried = carried(x)?;
     let mut shape = crate::shape::Shape::from_slice(&[ring.size()]);
     shape.extend_from_slice(carried.shape());
@@ -144,6 +124,9 @@ fn gathered(op: &'static str, ring: &mlx::Group, x: &Tensor) -> Result<Tensor> {
 }
 
 fn combined(op: &'static str, ring: &mlx::Group, x: &Tensor, how: Reduce) -> Result<Tensor> {
+    if ring.is_ring() {
+        return pieces::reduced(op, ring, x, how);
+    }
     let fold = |f: &dyn Fn(&Tensor, &Tensor) -> Result<Tensor>| -> Result<Tensor> {
         let all = gathered(op, ring, x)?;
         (1..ring.size() as i64).try_fold(all.select(0, 0)?, |so_far, i| f(&so_far, &all.select(0, i)?))
@@ -225,7 +208,12 @@ impl Group {
         if let Some(timeout) = timeout {
             self.set_timeout(timeout);
         }
-        Ok(Work::finished(op, run(x, &self.reference()).and_then(|made| put(made, into))))
+        let taken = |made: Tensor| match into {
+            // What was made for this call alone becomes the tensor's memory.
+            Some(into) if !graph::recording() => into.take_(made).map(|()| into),
+            into => put(made, into),
+        };
+        Ok(Work::finished(op, run(x, &self.reference()).and_then(taken)))
     }
 
     fn run(
@@ -234,17 +222,18 @@ impl Group {
         what: String,
         timeout: Option<Duration>,
         x: Tensor,
+        into: Option<Tensor>,
         data: impl FnOnce(&mlx::Group, Tensor) -> Result<Tensor> + Send + 'static,
     ) -> Work<Tensor> {
         let hosts = self.hosts;
-        let moved = move |ring: &mlx::Group| {
+        let moved = move |ring: &mlx::Group, _: &dyn Fn() -> Result<()>| {
             let made = data(ring, x)?;
             match hosts {
                 true => Tensor::of_bytes(&made.to_bytes()?, made.shape(), made.dtype(), Device::Cpu),
                 false => Ok(made),
             }
         };
-        self.submit(op, what, timeout, Step::Move(Box::new(moved)))
+        self.submit(op, what, timeout, Step::Move(Box::new(moved), Box::new(|made| put(made, into))))
     }
 
     /// One tensor of all members': `out = reduce(x_0, …, x_{n-1})`, on every one of them. `into`, which may be `x`,
@@ -284,6 +273,14 @@ impl Group {
         ensure_reducible(op, how, x.dtype())?;
         let mut into = fitting(op, into, x.shape(), x.dtype())?;
         let x = plain(op, x)?;
+        let itself = |into: &Tensor| into.storage().shares_storage(x.storage()) && into.layout() == x.layout();
+        let over = dst.is_none() && self.is_ring() && pieces::can_be_over(&x) && into.as_ref().is_some_and(itself);
+        if let Some(eager) = self.without_ops().filter(|_| over) {
+            let begun = profile::begin();
+            let made = eager.reduce_to(op, &x, how, None, Some(&x), timeout)?.wait_interruptible()?;
+            profile::end(begun, || &ops::schema::all_reduce, [&x], x.shape());
+            return Ok(Work::finished(op, Ok(made)));
+        }
         if self.runs_ops() {
             into = into.filter(|_| dst.is_none_or(|d| d == self.rank()));
             return self.as_op(op, &x, into, timeout, |x, group| ops::reduced(x, group, how));
@@ -299,7 +296,13 @@ impl Group {
         if x.numel() == 0 {
             return Ok(self.submit(op, what, timeout, Step::Meet(x)));
         }
-        Ok(self.run(op, what, timeout, x, move |ring, x| put(combined(op, ring, &x, how)?, into)))
+        if over {
+            let data = move |ring: &mlx::Group, agreed: &dyn Fn() -> Result<()>| {
+                pieces::reduced_over(op, ring, x, how, agreed)
+            };
+            return Ok(self.submit(op, what, timeout, Step::Move(Box::new(data), Box::new(Ok))));
+        }
+        Ok(self.run(op, what, timeout, x, into, move |ring, x| combined(op, ring, &x, how)))
     }
 
     /// Member `src`'s tensor, bit by bit, on every member. Others give one of the same shape and dtype.
@@ -321,7 +324,7 @@ impl Group {
             return Ok(self.submit(op, what, timeout, Step::Meet(x)));
         }
         let own = self.rank() == src;
-        Ok(self.run(op, what, timeout, x, move |ring, x| put(sent_to_all(op, ring, &x, src, own)?, into)))
+        Ok(self.run(op, what, timeout, x, into, move |ring, x| sent_to_all(op, ring, &x, src, own)))
     }
 
     /// All members' tensors along a new first dimension: `out[i] = x_i`, of shape `(n, *x.shape)`.
@@ -345,7 +348,7 @@ impl Group {
             let signed: Vec<isize> = shape.iter().map(|&n| n as isize).collect();
             return Ok(self.submit(op, what, timeout, Step::Meet(x.reshape(&signed)?)));
         }
-        Ok(self.run(op, what, timeout, x, move |ring, x| put(gathered(op, ring, &x)?, into)))
+        Ok(self.run(op, what, timeout, x, into, move |ring, x| gathered(op, ring, &x)))
     }
 
     /// This member's part of the reduction of all members' `x` of shape `(n, …)`: `out = reduce(x_0, …)[rank]`.
@@ -403,7 +406,7 @@ impl Group {
         if x.numel() == 0 {
             return Ok(self.submit(op, what, timeout, Step::Meet(x.select(0, rank)?)));
         }
-        Ok(self.run(op, what, timeout, x, move |ring, x| put(data(ring, &x)?, into)))
+        Ok(self.run(op, what, timeout, x, into, move |ring, x| data(ring, &x)))
     }
 
     pub(crate) fn ensure_parts(&self, op: &'static str, x: &Tensor) -> Result<()> {
@@ -436,7 +439,7 @@ impl Group {
         if x.numel() == 0 {
             return Ok(self.submit(op, what, timeout, Step::Meet(x)));
         }
-        Ok(self.run(op, what, timeout, x, move |ring, x| put(exchanged(op, ring, &x, rank)?, into)))
+        Ok(self.run(op, what, timeout, x, into, move |ring, x| exchanged(op, ring, &x, rank)))
     }
 
     /// Sends a tensor to the other member of a group of two.
@@ -452,7 +455,7 @@ impl Group {
         if x.numel() == 0 {
             return Ok(self.submit(op, what, timeout, Step::Meet(x)));
         }
-        Ok(self.run(op, what, timeout, x, move |ring, x| {
+        Ok(self.run(op, what, timeout, x, None, move |ring, x| {
             let carried = bits(&x)?.to_device(Device::Gpu)?;
             let out = Meta::new(carried.shape(), carried.dtype());
             let array = dispatch::gpu_arrays(op, &[&carried])?[0];
@@ -474,12 +477,13 @@ impl Group {
         if x.numel() == 0 {
             return Ok(self.submit(op, what, timeout, Step::Meet(x)));
         }
-        Ok(self.run(op, what, timeout, x, move |ring, x| {
+        let into = Some(x.clone());
+        Ok(self.run(op, what, timeout, x, into, move |ring, x| {
             let like = bits(&x)?;
             let out = Meta::new(like.shape(), like.dtype());
             let made = communication::receive(op, &out, |shape, dtype| ring.recv(shape, dtype, from))?;
             let there = dispatch::of_gpu_array(made).to_device(x.device())?;
-            put(unbits(&there, x.dtype())?, Some(x))
+            unbits(&there, x.dtype())
         }))
     }
 
@@ -510,5 +514,5 @@ fn sent_to_all(op: &'static str, ring: &mlx::Group, x: &Tensor, src: usize, own:
     }
     let mine = bits(x)?;
     let mine = if own { mine } else { mine.zeros_like()? };
-    unbits(&reduced(op, ring, &mine, mlx::Reduce::Sum)?, x.dtype())
+    unbits(&combined(op, ring, &mine, Reduce::Sum)?, x.dtype())
 }

@@ -14,6 +14,7 @@ use crate::{Error, Result};
 use lucid_ir::ops::communication::GroupName;
 use mlx_ffi::distributed as mlx;
 use parking_lot::{Condvar, Mutex};
+use std::cell::OnceCell;
 use std::net::{IpAddr, SocketAddr};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,6 +25,8 @@ use std::time::{Duration, Instant};
 
 /// The backend whose data stays in the GPUs' memory.
 const NCCL: &str = "nccl";
+/// The one whose data MLX sends over TCP.
+const RING: &str = "ring";
 /// How often the watchdog looks where no news wakes it.
 const TICK: Duration = Duration::from_millis(200);
 /// How long an operation may go on that does not need the member that is gone.
@@ -132,7 +135,7 @@ impl Job {
             generation: 0,
             timeout: Duration::from_secs(60),
             listen: None,
-            backend: "ring".into(),
+            backend: RING.into(),
         };
         let group = Job::connect(config)?.group("alone", &[0])?;
         Ok((store, group))
@@ -156,7 +159,7 @@ impl Job {
         let member = Member { rank: *rank, world_size: *world_size, generation: *generation };
         let client = Client::connect(host, *port, token, Some(member), *timeout)?;
         let launched = OnceLock::new();
-        if config.backend != "ring" && config.backend != NCCL {
+        if config.backend != RING && config.backend != NCCL {
             let group = mlx::Group::launched(&config.backend).map_err(|e| Error::distributed(op, e.to_string()))?;
             if (group.rank(), group.size()) != (*rank, *world_size) {
                 let (r, n) = (group.rank(), group.size());
@@ -340,13 +343,23 @@ impl Core {
         let fields: [&[u8]; 4] = [self.name.as_bytes(), &number(seq), members.as_bytes(), what.as_bytes()];
         let id = client.ask("check", &fields);
         *self.flight.lock() = Some(Flight { id, seq, op, began, timeout, late_since: None, aborted: false });
-        // Nobody moves data before all are there: MLX's threads would spin while they wait for a peer, and what is not
-        // the same everywhere would arrive as something else.
-        let agreed = client.answer(id, Some((self.name.as_str(), self.members.as_slice())), until);
-        let moved = agreed.and_then(|_| match step {
-            Step::Meet(value) => Ok(Ok(value)),
-            Step::Move(data) => self.ring(until).map(|ring| data(&ring)),
-        });
+        // What is not the same everywhere arrives as something else, so that nobody gets a result before all have said that it is.
+        let told = OnceCell::new();
+        let ask = || client.answer(id, Some((self.name.as_str(), self.members.as_slice())), until).map(drop);
+        let agreed = || told.get_or_init(ask).clone();
+        let agreed_or_error = || agreed().map_err(|why| Error::distributed(op, why));
+        let open = self.ring.lock().clone().filter(|ring| ring.is_ring());
+        let moved = match (step, open) {
+            (Step::Meet(value), _) => agreed().map(|()| Ok(value)),
+            // Over a ring that is open data travels meanwhile.
+            (Step::Move(data, put), Some(ring)) => {
+                let made = data(&ring, &agreed_or_error);
+                agreed().map(|()| made.and_then(put))
+            }
+            (Step::Move(data, put), None) => {
+                agreed().and_then(|()| self.ring(until)).map(|ring| data(&ring, &agreed_or_error).and_then(put))
+            }
+        };
         self.flight.lock().take();
         let why = match moved {
             Ok(Ok(value)) => return Ok(value),
@@ -416,15 +429,15 @@ impl Core {
     }
 }
 
-/// What moves data over a ring.
-type Transfer<T> = Box<dyn FnOnce(&mlx::Group) -> Result<T> + Send>;
+/// What moves data over a ring; it may ask whether all members do the same.
+type Transfer<T> = Box<dyn FnOnce(&mlx::Group, &dyn Fn() -> Result<()>) -> Result<T> + Send>;
 
 /// What an operation does once it is its turn.
 pub(super) enum Step<T> {
     /// It has no data: all members meet.
     Meet(T),
-    /// It moves data over the ring.
-    Move(Transfer<T>),
+    /// It moves data, of which something is made, and then done with that.
+    Move(Transfer<T>, Box<dyn FnOnce(T) -> Result<T> + Send>),
 }
 
 fn watch(job: &Weak<Job>) {
@@ -473,6 +486,11 @@ impl Group {
         Group { ops: true, ..self.clone() }
     }
 
+    /// The same group, whose collectives do not, if they do now; not while a graph is recorded.
+    pub(super) fn without_ops(&self) -> Option<Group> {
+        (self.ops && !crate::graph::recording()).then(|| Group { ops: false, ..self.clone() })
+    }
+
     /// Do collectives run as ops of the table here?
     pub(super) fn runs_ops(&self) -> bool {
         crate::graph::recording() || (self.ops && self.size() > 1)
@@ -481,6 +499,11 @@ impl Group {
     /// Does what its collectives move stay in the GPU's memory?
     pub(super) fn is_on_gpu(&self) -> bool {
         self.core.job.config.backend == NCCL
+    }
+
+    /// Does it travel by MLX's ring?
+    pub(super) fn is_ring(&self) -> bool {
+        self.core.job.config.backend == RING
     }
 
     /// Its name in primitives.

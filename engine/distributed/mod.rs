@@ -43,6 +43,7 @@ mod group;
 mod open;
 mod ops;
 mod pending;
+mod pieces;
 mod store;
 mod wire;
 mod work;

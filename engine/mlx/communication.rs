@@ -2,7 +2,7 @@
 //!
 //! Invariant: what runs here computes at once, on the thread of a group: another process waits for it.
 
-use super::kernel_error::Made;
+use super::kernel_error::{Fault, Made};
 use super::value::Value;
 use super::{convert, lazy, GpuArray};
 use crate::dtype::DType;
@@ -10,6 +10,7 @@ use crate::Result;
 use lucid_cpu::{CpuArray, CpuBackend};
 use lucid_ir::backend::{Array as _, Backend};
 use lucid_ir::Meta;
+use mlx_ffi::distributed::Travelling;
 use mlx_ffi::host::{self, Function};
 use mlx_ffi::{Array, Dtype};
 use std::ffi::CStr;
@@ -37,6 +38,36 @@ pub fn communicate(
     let made = || -> Made<GpuArray> {
         let logical = x.value()?.logical()?.into_owned();
         let made = collective(&logical)?;
+        lazy::settle(false);
+        GpuArray::new(Value::plain(made), &out.shape, out.dtype)
+    };
+    made().map_err(|e| e.of(op))
+}
+
+/// An array's elements in row-major order.
+///
+/// # Errors
+/// What MLX reports.
+pub fn array_of(op: &'static str, x: &GpuArray) -> Result<Array> {
+    let made = || -> Made<Array> { Ok(x.value()?.logical()?.into_owned()) };
+    made().map_err(|e| e.of(op))
+}
+
+/// Begins a collective.
+///
+/// # Errors
+/// What it reports.
+pub fn begun(op: &'static str, collective: impl FnOnce() -> mlx_ffi::Result<Travelling>) -> Result<Travelling> {
+    collective().map_err(|e| Fault::from(e).of(op))
+}
+
+/// Waits for what a collective makes of an array.
+///
+/// # Errors
+/// What the collective reports.
+pub fn arrived(op: &'static str, travelling: Travelling, out: &Meta) -> Result<GpuArray> {
+    let made = || -> Made<GpuArray> {
+        let made = travelling.wait()?;
         lazy::settle(false);
         GpuArray::new(Value::plain(made), &out.shape, out.dtype)
     };

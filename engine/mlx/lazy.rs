@@ -159,6 +159,30 @@ fn starts_early() -> bool {
     mlx_ffi::device::kind().is_ok_and(|kind| kind == Kind::Cuda)
 }
 
+/// Starts computing these arrays. What cannot be started, again and again, is the error of who reads it, not of the op that is
+/// recorded now: where the whole cannot, each is started by itself. An error that does not come back is of what was started
+/// before, and is told here, for whoever reads that would not see it; so is what concerns all: a lack of memory, a fork, an exit.
+fn start(arrays: &[&Array]) -> Made<()> {
+    use mlx_ffi::Error::{Mlx, NotEvaluated, Panic};
+    let Err(first) = transforms::async_eval(arrays) else { return Ok(()) };
+    let mut stray = Some(first);
+    for array in arrays {
+        let Err(once) = transforms::async_eval(&[array]) else { continue };
+        let twice = transforms::async_eval(&[array]);
+        match twice {
+            Err(Mlx(_) | NotEvaluated(_) | Panic(_)) | Ok(()) => {}
+            Err(of_all) => return Err(of_all.into()),
+        }
+        let again = twice.err().map(|e| e.to_string());
+        if again.as_ref() != Some(&once.to_string()) {
+            stray = Some(once);
+        } else if again == stray.as_ref().map(ToString::to_string) {
+            stray = None;
+        }
+    }
+    stray.map_or(Ok(()), |e| Err(e.into()))
+}
+
 /// Starts computing all that waits and is still alive.
 #[cold]
 fn flush() -> Made<()> {
@@ -191,7 +215,7 @@ fn flush() -> Made<()> {
         // Done when all of this evaluation is, and holds no memory to speak of.
         let end = ops::zeros(&[1], Dtype::Float32)?;
         arrays.push(&end);
-        transforms::async_eval(&arrays)?;
+        start(&arrays)?;
         let _ = BEFORE.try_with(|b| {
             let mut b = b.borrow_mut();
             b[0] = b[1].replace(end.clone());

@@ -301,6 +301,10 @@ extern "C" int lucid_wait(lucid_waiter waiter) {
   });
 }
 
+extern "C" void lucid_waiter_free(lucid_waiter waiter) {
+  delete static_cast<Waiter*>(waiter.ctx);
+}
+
 extern "C" int lucid_settle(const mlx_array* outputs, size_t n, bool failed) {
   return guarded([&] {
     lucid::use_device();

@@ -47,6 +47,8 @@ int lucid_schedule(const mlx_array* outputs, size_t n, lucid_waiter* waiter);
 int lucid_refuse_larger(const mlx_array* outputs, size_t n, size_t limit);
 /* Waits, and frees the waiter. */
 int lucid_wait(lucid_waiter waiter);
+/* Frees a waiter (may be null) that nobody waits with. */
+void lucid_waiter_free(lucid_waiter waiter);
 /* After a wait: marks the arrays available, or, if the wait failed, unusable (a later evaluation fails again). */
 int lucid_settle(const mlx_array* outputs, size_t n, bool failed);
 /* The bytes of an available array, null if it is not row-contiguous. */

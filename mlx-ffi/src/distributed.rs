@@ -12,8 +12,9 @@ use std::sync::{Arc, Mutex};
 
 use crate::call::c_text;
 use crate::error::{self, check, Error, Result};
+use crate::eval::{self, Begun};
 use crate::nccl::{self, Communicator};
-use crate::{counters, device, eval, stream, sys, Array, Dtype};
+use crate::{counters, device, stream, sys, Array, Dtype};
 
 /// How elements of several processes become one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +25,23 @@ pub enum Reduce {
     Max,
     /// The smallest.
     Min,
+}
+
+type Reduction = unsafe extern "C" fn(
+    *mut sys::mlx_array,
+    sys::mlx_array,
+    sys::mlx_distributed_group,
+    sys::mlx_stream,
+) -> std::os::raw::c_int;
+
+impl Reduce {
+    fn of_mlx(self) -> Reduction {
+        match self {
+            Reduce::Sum => sys::mlx_distributed_all_sum,
+            Reduce::Max => sys::mlx_distributed_all_max,
+            Reduce::Min => sys::mlx_distributed_all_min,
+        }
+    }
 }
 
 /// What begins the text of an error of a collective's, which comes back through MLX as text.
@@ -99,6 +117,19 @@ pub struct Group {
     addresses: Vec<String>,
     /// Ends what a group of NCCL's waits for.
     ended: Arc<AtomicBool>,
+}
+
+/// A collective that has begun.
+pub struct Travelling(Begun);
+
+impl Travelling {
+    /// Waits for what it makes.
+    ///
+    /// # Errors
+    /// Where a peer is lost.
+    pub fn wait(self) -> Result<Array> {
+        self.0.wait()
+    }
 }
 
 /// Was the backend compiled into the MLX that was loaded, and is what it needs there? `ring`, `mpi`, `nccl` or `jaccl`.
@@ -222,7 +253,29 @@ impl Group {
         abort_texts(&self.addresses);
     }
 
-    /// Lets NCCL do it, or records a collective on the group's stream, has it computed and waits.
+    /// Does its data travel by MLX's ring?
+    pub fn is_ring(&self) -> bool {
+        !self.addresses.is_empty()
+    }
+
+    /// Records a collective on the group's stream and has it computed.
+    fn begin(
+        &self,
+        call: impl FnOnce(*mut sys::mlx_array, sys::mlx_distributed_group, sys::mlx_stream) -> std::os::raw::c_int,
+    ) -> Result<Travelling> {
+        let inner = self.inner.lock().unwrap_or_else(|e| e.into_inner());
+        counters::count_op();
+        match &*inner {
+            Inner::Nccl(_) => Err(Error::Mismatch("a call of MLX's on a group of NCCL's".into())),
+            Inner::Mlx { stream: None, .. } => Err(Error::Exiting),
+            Inner::Mlx { handle, stream: Some(stream) } => {
+                let made = Array::build(|out| call(out, handle.0, stream.0))?;
+                eval::begin_apart(made).map(Travelling)
+            }
+        }
+    }
+
+    /// Lets NCCL do it, or MLX, and waits.
     fn run<T>(
         &self,
         input: Option<&Array>,
@@ -234,16 +287,13 @@ impl Group {
         if let Some(input) = input {
             eval::eval(&[input])?;
         }
-        let inner = self.inner.lock().unwrap_or_else(|e| e.into_inner());
+        if !self.is_on_gpu() {
+            return self.begin(mlx)?.wait().map(of_mlx);
+        }
         counters::count_op();
-        match &*inner {
+        match &*self.inner.lock().unwrap_or_else(|e| e.into_inner()) {
             Inner::Nccl(communicator) => nccl(communicator),
-            Inner::Mlx { stream: None, .. } => Err(Error::Exiting),
-            Inner::Mlx { handle, stream: Some(stream) } => {
-                let made = Array::build(|out| mlx(out, handle.0, stream.0))?;
-                eval::eval_apart(&made)?;
-                Ok(of_mlx(made))
-            }
+            Inner::Mlx { .. } => Err(Error::Mismatch("a call of NCCL's on a group of MLX's".into())),
         }
     }
 
@@ -252,11 +302,7 @@ impl Group {
     /// # Errors
     /// Where a peer is lost or the dtype cannot be reduced.
     pub fn all_reduce(&self, x: &Array, how: Reduce) -> Result<Array> {
-        let call = match how {
-            Reduce::Sum => sys::mlx_distributed_all_sum,
-            Reduce::Max => sys::mlx_distributed_all_max,
-            Reduce::Min => sys::mlx_distributed_all_min,
-        };
+        let call = how.of_mlx();
         // SAFETY: a null out-parameter, an array that is borrowed, and the group's own handles.
         let mlx = |out: *mut _, group, stream| unsafe { call(out, x.raw(), group, stream) };
         self.run(Some(x), |c| c.all_reduce(x, how), mlx, |made| made)
@@ -270,6 +316,32 @@ impl Group {
         // SAFETY: as above.
         let mlx = |out: *mut _, group, stream| unsafe { sys::mlx_distributed_all_gather(out, x.raw(), group, stream) };
         self.run(Some(x), |c| c.all_gather(x), mlx, |made| made)
+    }
+
+    /// Begins [`Group::all_reduce`]; several, one after another, wait for nothing but their turn. Memory that nobody but this array
+    /// has becomes the result's. For groups that are not [on the GPU](Group::is_on_gpu), as the next one.
+    ///
+    /// # Errors
+    /// Where the dtype cannot be reduced, and on other groups.
+    pub fn begin_all_reduce(&self, x: Array, how: Reduce) -> Result<Travelling> {
+        stream::ensure_not_forked()?;
+        eval::eval(&[&x])?;
+        let call = how.of_mlx();
+        self.begin(move |out, group, stream| {
+            // SAFETY: a null out-parameter, an array that lives during the call, and the group's own handles.
+            unsafe { call(out, x.raw(), group, stream) }
+        })
+    }
+
+    /// Begins [`Group::all_gather`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn begin_all_gather(&self, x: Array) -> Result<Travelling> {
+        stream::ensure_not_forked()?;
+        eval::eval(&[&x])?;
+        // SAFETY: as above.
+        self.begin(move |out, group, stream| unsafe { sys::mlx_distributed_all_gather(out, x.raw(), group, stream) })
     }
 
     /// What a group of NCCL's does that MLX's have no call for.

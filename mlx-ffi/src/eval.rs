@@ -151,28 +151,48 @@ pub(crate) fn eval_raw(handles: &[sys::mlx_array]) -> Result<()> {
     waited.and(settled)
 }
 
-/// Evaluates an array of a stream that nobody else waits for, and waits outside of the lock that waits are in turn
-/// under: it may take as long as another process does.
-pub(crate) fn eval_apart(array: &Array) -> Result<()> {
+/// An array of a stream that nobody else waits for, whose evaluation has begun.
+pub(crate) struct Begun {
+    array: Array,
+    waiter: sys::lucid_waiter,
+}
+
+/// Has such an array evaluated. Where nobody waits for it, it goes on by itself.
+pub(crate) fn begin_apart(array: Array) -> Result<Begun> {
     ensure_not_forked()?;
     let handles = [array.raw()];
     await_arrivals(&handles)?;
     let mut waiter = sys::lucid_waiter { ctx: std::ptr::null_mut() };
-    {
-        let _lock = schedule_lock();
-        // SAFETY: the handle is valid while its owner is borrowed; the lock is held.
-        unsafe { schedule(&handles, &mut waiter)? };
-    }
-    if waiter.ctx.is_null() {
-        return Ok(());
-    }
-    // SAFETY: the waiter is what schedule returned and is consumed here; errors of its stream are for this thread
-    // alone.
-    let waited = check(unsafe { sys::lucid_wait(waiter) });
     let _lock = schedule_lock();
-    // SAFETY: as above, under the lock.
-    let settled = check(unsafe { sys::lucid_settle(handles.as_ptr(), handles.len(), waited.is_err()) });
-    waited.and(settled)
+    // SAFETY: the handle is valid while its owner is borrowed; the lock is held.
+    unsafe { schedule(&handles, &mut waiter)? };
+    Ok(Begun { array, waiter })
+}
+
+impl Begun {
+    /// Waits for it, outside of the lock that waits are in turn under: it may take as long as another process does.
+    pub(crate) fn wait(mut self) -> Result<Array> {
+        let waiter = std::mem::replace(&mut self.waiter, sys::lucid_waiter { ctx: std::ptr::null_mut() });
+        let array = self.array.clone();
+        if waiter.ctx.is_null() {
+            return Ok(array);
+        }
+        let handles = [array.raw()];
+        // SAFETY: the waiter is what schedule returned and is consumed here; errors of its stream are for this thread
+        // alone.
+        let waited = check(unsafe { sys::lucid_wait(waiter) });
+        let _lock = schedule_lock();
+        // SAFETY: as above, under the lock.
+        let settled = check(unsafe { sys::lucid_settle(handles.as_ptr(), handles.len(), waited.is_err()) });
+        waited.and(settled).map(|()| array)
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        // SAFETY: what schedule returned, or null, which nobody has any more.
+        unsafe { sys::lucid_waiter_free(self.waiter) };
+    }
 }
 
 /// Schedules the arrays without waiting for them.

@@ -61,6 +61,39 @@ fn evaluation_empties_the_count() {
     }
 }
 
+/// Refuses to evaluate what reads an array that never arrives, as a group does whose member is gone.
+fn refuse_broken(names: &dyn Fn() -> mlx_ffi::Result<String>) -> mlx_ffi::Result<()> {
+    match names()?.contains("Broken") {
+        true => Err(mlx_ffi::Error::Mlx("a member is gone".into())),
+        false => Ok(()),
+    }
+}
+
+#[test]
+fn an_error_is_of_who_reads_it() {
+    let _alone = ALONE.lock();
+    let one = put(&[1f32; 4], &[4]);
+    let meta = Meta::new(&[4], one.dtype());
+    let never = || Err(crate::Error::runtime("arriving", "nothing has arrived"));
+    let broken = add(&crate::communication::arriving("arriving", c"Broken", &meta, never).unwrap(), &one);
+    mlx_ffi::distributed::set_arrivals(refuse_broken);
+    mlx_ffi::distributed::expect_arrivals(true);
+    // What is recorded later passes the budget with it, more than once, and does not fail.
+    let mut x = one.clone();
+    for _ in 0..2 * limits().ops + 10 {
+        x = B::binary(&BinaryOp::Add, &x, &one, &meta).unwrap();
+    }
+    assert_eq!(get::<f32>(&x)[0], (2 * limits().ops + 11) as f32);
+    for _ in 0..2 {
+        let why = B::eval(&[&broken], true).unwrap_err().to_string();
+        assert!(why.contains("a member is gone"), "{why}");
+    }
+    mlx_ffi::distributed::expect_arrivals(false);
+    // A function that fails after its evaluation was started is told once, whoever evaluates next.
+    let why = B::eval(&[&broken], true).unwrap_err().to_string();
+    assert!(why.contains("nothing has arrived"), "{why}");
+}
+
 #[test]
 fn threads_have_budgets_of_their_own() {
     let one = put(&[1f32; 4], &[4]);
