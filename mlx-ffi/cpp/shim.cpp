@@ -294,12 +294,11 @@ extern "C" int lucid_refuse_larger(const mlx_array* outputs, size_t n, size_t li
 
 namespace {
 
-// How long a thread asks a GPU whether it is done before it sleeps until it is told.
-constexpr std::chrono::milliseconds asking{2};
-
 // On CUDA MLX's waits sleep, and who sleeps is woken 20 to 40 microseconds late, which is longer than many an op takes.
 void ask_for_a_while(const mx::array& proxy) {
 #ifdef __linux__
+  // How long a thread asks a GPU whether it is done before it sleeps until it is told.
+  constexpr std::chrono::milliseconds asking{2};
   static const bool asks = lucid::Driver::loaded() && std::thread::hardware_concurrency() > 1;
   if (!asks) {
     return;

@@ -37,7 +37,7 @@ impl PyTensor {
         let t = slf.get().read();
         if t.ndim() == 0 {
             warn::once(py, &SCALAR, "Tensor.mT is deprecated on 0-D tensors, where it is the identity.")?;
-            return Ok(results::made_of(slf, &t, wrap(py, engine_call::quick(py, || t.permute(()))?)?));
+            return Ok(slf.clone().into_any());
         }
         if t.ndim() < 2 {
             let why =
@@ -50,8 +50,8 @@ impl PyTensor {
     /// The conjugate transpose of a matrix.
     #[getter]
     #[allow(non_snake_case)]
-    fn H<'py>(&self, py: Python<'py>) -> Object<'py> {
-        let t = self.read();
+    fn H<'py>(slf: &Bound<'py, Self>, py: Python<'py>) -> Object<'py> {
+        let t = slf.get().read();
         if !matches!(t.ndim(), 0 | 2) {
             let why = format!("tensor.H is only supported on matrices (2-D tensors). Got {}-D tensor.", t.ndim());
             return Err(errors::runtime_error(py, why));
@@ -59,6 +59,9 @@ impl PyTensor {
         if t.ndim() == 0 {
             static SCALAR: AtomicBool = AtomicBool::new(false);
             warn::once(py, &SCALAR, "Tensor.H is deprecated on 0-D tensors. Consider using x.conj().")?;
+            if !t.dtype().is_complex() {
+                return Ok(slf.clone().into_any());
+            }
         }
         wrap(py, engine_call::quick(py, || t.t()?.conj_physical())?)
     }
@@ -71,6 +74,9 @@ impl PyTensor {
         if t.ndim() == 0 {
             static SCALAR: AtomicBool = AtomicBool::new(false);
             warn::once(py, &SCALAR, "Tensor.mH is deprecated on 0-D tensors. Consider using x.conj().")?;
+            if !t.dtype().is_complex() {
+                return Ok(slf.clone().into_any());
+            }
             return Ok(results::made_of(slf, &t, wrap(py, engine_call::quick(py, || t.conj_physical())?)?));
         }
         Ok(results::made_of(slf, &t, wrap(py, engine_call::quick(py, || t.adjoint())?)?))

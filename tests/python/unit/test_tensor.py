@@ -472,3 +472,16 @@ def test_files(tmp_path: Any) -> None:
         lucid.save_safetensors({"a": 1}, path)  # type: ignore[dict-item]
     with pytest.raises(TypeError):
         lucid.load_safetensors(5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+@pytest.mark.filterwarnings("ignore:.*is deprecated on 0-D tensors")
+def test_transposes_of_one_number_are_the_tensor_itself(device: str) -> None:
+    x = lucid.tensor(2.0, device=device, requires_grad=True)
+    assert x.mT is x and x.mH is x and x.H is x
+    y = x * 1
+    y.mT.register_hook(lambda g: 3 * g)
+    (y + y.mT).backward()
+    assert x.grad is not None and x.grad.item() == 6.0
+    z = lucid.tensor(1 + 2j, device=device)
+    assert z.mT is z and z.mH.item() == z.H.item() == 1 - 2j
