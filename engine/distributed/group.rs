@@ -1,8 +1,9 @@
 //! Jobs and groups: who computes together, the thread that runs a group's operations in order, and the watchdog.
 //!
 //! Depends on the control channel and mlx-ffi's groups, which `open` opens. Each operation is announced on the control
-//! channel, and its data travels once every member has announced the same. Invariants: a group's operations run in the order
-//! of the calls; one that cannot be done is ended by the watchdog, with the reason on every rank.
+//! channel; over a ring that is open its data travels meanwhile. Invariants: a group's operations run in the order of the calls; nobody
+//! gets a result before every member has announced the same; one that cannot be done is ended by the watchdog, with the
+//! reason on every rank.
 
 use super::client::{Client, Member, LONGEST};
 use super::open::Opening;

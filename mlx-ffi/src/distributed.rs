@@ -336,7 +336,7 @@ impl Group {
     /// Begins [`Group::all_gather`].
     ///
     /// # Errors
-    /// As there.
+    /// On other groups.
     pub fn begin_all_gather(&self, x: Array) -> Result<Travelling> {
         stream::ensure_not_forked()?;
         eval::eval(&[&x])?;
