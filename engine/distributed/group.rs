@@ -20,7 +20,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{channel, Sender};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -66,8 +66,8 @@ pub struct Job {
     config: Config,
     groups: Mutex<Vec<Weak<Core>>>,
     threads: Mutex<Vec<(Weak<Queue>, JoinHandle<()>)>>,
-    /// MLX's own group of all, for the backends that have one.
-    launched: OnceLock<Arc<mlx::Group>>,
+    /// MLX's own group of all, for the backends that have one; until this process leaves.
+    launched: Mutex<Option<Arc<mlx::Group>>>,
     ended: AtomicBool,
 }
 
@@ -159,7 +159,7 @@ impl Job {
         lucid_mlx::communication::prepare();
         let member = Member { rank: *rank, world_size: *world_size, generation: *generation };
         let client = Client::connect(host, *port, token, Some(member), *timeout)?;
-        let launched = OnceLock::new();
+        let launched = Mutex::default();
         if config.backend != RING && config.backend != NCCL {
             let group = mlx::Group::launched(&config.backend).map_err(|e| Error::distributed(op, e.to_string()))?;
             if (group.rank(), group.size()) != (*rank, *world_size) {
@@ -167,7 +167,7 @@ impl Job {
                 let why = format!("MLX says rank {r} of {n}, the environment rank {rank} of {world_size}");
                 return Err(Error::distributed(op, why));
             }
-            let _ = launched.set(Arc::new(group));
+            *launched.lock() = Some(Arc::new(group));
         }
         let (groups, threads) = Default::default();
         let job = Arc::new(Job { client, config, groups, threads, launched, ended: AtomicBool::new(false) });
@@ -216,7 +216,7 @@ impl Job {
             timeout: AtomicU64::new(millis(self.config.timeout)),
             members: members.to_vec(),
             rank,
-            ring: Mutex::new(self.launched.get().cloned()),
+            ring: Mutex::new(self.launched.lock().clone()),
             addresses: Mutex::default(),
             ended: Arc::default(),
             flight: Mutex::default(),
@@ -241,7 +241,7 @@ impl Job {
     }
 
     fn launched_fits(&self, members: &[usize]) -> bool {
-        self.launched.get().is_none() || members.len() == self.config.world_size || members.len() < 2
+        self.launched.lock().is_none() || members.len() == self.config.world_size || members.len() < 2
     }
 
     /// Leaves the job: operations that go on are ended, and others are told that this process went in peace. Those on the
@@ -263,10 +263,15 @@ impl Job {
         self.client.with_inbox(|inbox| {
             inbox.failed.entry(String::new()).or_insert_with(|| "this process has left the job".into());
         });
-        for core in self.groups.lock().drain(..).filter_map(|c| c.upgrade()) {
-            core.abort();
-        }
+        let cores: Vec<_> = self.groups.lock().drain(..).filter_map(|c| c.upgrade()).collect();
+        cores.iter().for_each(|core| core.abort());
         self.end_threads();
+        // MLX finalizes MPI where it is destroyed itself, unless somebody has the group then: the watchdog may have job and groups
+        // for as long as it waits, and a program has groups that it never drops. One that is still being opened has none.
+        for mut ring in cores.iter().filter_map(|core| core.ring.try_lock()) {
+            ring.take();
+        }
+        self.launched.lock().take();
     }
 
     /// Ends the groups' threads and waits for them, so long as it is reasonable: what MLX keeps for a thread that computed must

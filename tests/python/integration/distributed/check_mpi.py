@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import lucid
 import lucid.distributed as dist
 from lucid.distributed import ReduceOp
@@ -45,5 +47,7 @@ if __name__ == "__main__":
     for device in ("cpu", "gpu"):
         check(device, dist.get_rank(), dist.get_world_size())
     dist.barrier()
+    # MPI is finalized although something has the group until the process has ended.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(dist.group.WORLD))
     dist.destroy_process_group()
     print("done over mpi", flush=True)
