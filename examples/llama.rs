@@ -2,8 +2,9 @@
 //!
 //! `cargo run --release --features llm --example llama -- --model DIR_OR_GGUF [--prompt TEXT | --chat TEXT [--system TEXT]]
 //! [--max-tokens N] [--temperature T] [--top-k N] [--top-p P] [--min-p P] [--seed N] [--device cpu|gpu]
-//! [--activations int8|float]`
+//! [--activations int8|float] [--beams N | --draft DIR_OR_GGUF]`
 //!
+//! `--draft` names a smaller model of the same vocabulary, which proposes tokens: the text is the same, in fewer steps.
 //! On the CPU activations are rounded to 8 bits unless `--activations float` is given.
 
 use lucid::llm::decoder::{Cache, Decoder};
@@ -25,10 +26,16 @@ struct Options {
     generator: Option<Generator>,
     device: Device,
     rounds: Option<bool>,
+    beams: usize,
+    draft: Option<String>,
 }
 
+/// Tokens that a smaller model proposes at a time.
+const AHEAD: usize = 4;
+
 const USAGE: &str = "llama --model DIR_OR_GGUF [--prompt TEXT | --chat TEXT [--system TEXT]] [--max-tokens N]
-    [--temperature T] [--top-k N] [--top-p P] [--min-p P] [--seed N] [--device cpu|gpu] [--activations int8|float]";
+    [--temperature T] [--top-k N] [--top-p P] [--min-p P] [--seed N] [--device cpu|gpu] [--activations int8|float]
+    [--beams N | --draft DIR_OR_GGUF]";
 
 fn wrong(why: String) -> Box<Error> {
     Error::value("llama", why)
@@ -45,6 +52,8 @@ fn options() -> Result<Options> {
         generator: None,
         device: Device::Cpu,
         rounds: None,
+        beams: 1,
+        draft: None,
     };
     let mut given = std::env::args().skip(1);
     while let Some(name) = given.next() {
@@ -60,6 +69,8 @@ fn options() -> Result<Options> {
             "--prompt" => made.prompt = value,
             "--chat" => made.chat = Some(value),
             "--system" => made.system = Some(value),
+            "--beams" => made.beams = count()?,
+            "--draft" => made.draft = Some(value),
             "--max-tokens" => made.most = count()?,
             "--temperature" => made.settings.temperature = number()?,
             "--top-k" => made.settings.top_k = count()?,
@@ -106,12 +117,23 @@ fn main() -> Result<()> {
         print!("{text}");
         let _ = std::io::stdout().flush();
     };
-    model.generate(&prompt, given.most, &given.settings, given.generator.as_ref(), &mut cache, |token| {
+    let each = |token| {
         first.get_or_insert_with(Instant::now);
         count += 1;
         show(stream.add(token)?);
         Ok(true)
-    })?;
+    };
+    let (most, settings, generator) = (given.most, &given.settings, given.generator.as_ref());
+    match &given.draft {
+        _ if given.beams != 1 => {
+            model.beam_search(&prompt, most, given.beams, 1.0)?.into_iter().map(each).collect::<Result<Vec<_>>>()?;
+        }
+        Some(path) => {
+            let draft = Decoder::load_with(path, given.device, rounds)?;
+            model.generate_with_draft(&draft, AHEAD, &prompt, most, settings, generator, each)?;
+        }
+        None => model.generate(&prompt, most, settings, generator, &mut cache, each)?,
+    }
     show(stream.finish()? + "\n");
     let first = first.unwrap_or(started);
     let read = prompt.len() as f64 / first.duration_since(started).as_secs_f64().max(1e-9);

@@ -1,7 +1,7 @@
 //! What a decoder is made of: sizes and switches, read from `config.json` or from a GGUF file's metadata.
 //!
-//! Depends on `gguf` and `rope`. The keys are Hugging Face's; Python's `lucid.llm.Config` reads the same and mixtures of
-//! experts too. Invariant: sizes are positive and fit each other.
+//! Depends on `gguf` and `rope`. The keys are Hugging Face's; Python's `lucid.llm.Config` reads the same. Invariant: sizes are
+//! positive and fit each other.
 
 use super::gguf::{Header, Value};
 use super::rope::Angles;
@@ -12,7 +12,8 @@ const OP: &str = "llm";
 /// The largest size that a configuration may have.
 const MOST: u64 = 1 << 24;
 /// What `model_type` may be.
-pub const ARCHITECTURES: [&str; 7] = ["llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text", "phi3"];
+pub const ARCHITECTURES: [&str; 9] =
+    ["llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "gemma2", "gemma3_text", "phi3"];
 
 /// What a gate goes through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +24,21 @@ pub enum Activation {
     Gelu,
     /// Its form with `tanh`.
     GeluTanh,
+}
+
+/// Of a mixture of experts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mixture {
+    /// How many experts there are.
+    pub experts: usize,
+    /// How many of them a token goes through.
+    pub chosen: usize,
+    /// Elements between an expert's matrices.
+    pub intermediate_size: usize,
+    /// Are the shares of the chosen ones scaled to a sum of 1?
+    pub normed: bool,
+    /// Which layers have experts; the others have an MLP.
+    pub layers: Vec<bool>,
 }
 
 /// Sizes and switches of a decoder-only transformer.
@@ -76,6 +92,8 @@ pub struct Config {
     pub logit_cap: Option<f64>,
     /// What scores are multiplied by.
     pub scale: f64,
+    /// The experts, where there are some (Mixtral, Qwen 3 MoE).
+    pub mixture: Option<Mixture>,
     /// Tokens that end a text.
     pub ends: Vec<u32>,
 }
@@ -136,11 +154,34 @@ fn windows(kind: &str, keys: &Keys<'_>, layers: usize) -> Result<Vec<Option<usiz
     let has = |i: usize| match kind {
         "gemma2" => i.is_multiple_of(2),
         "gemma3_text" => !(i + 1).is_multiple_of(pattern),
-        "mistral" | "phi3" => true,
-        "qwen2" | "qwen3" => keys.is("use_sliding_window") && i as u64 >= first,
+        "mistral" | "mixtral" | "phi3" => true,
+        "qwen2" | "qwen3" | "qwen3_moe" => keys.is("use_sliding_window") && i as u64 >= first,
         _ => false,
     };
     Ok((0..layers).map(|i| window.filter(|_| has(i))).collect())
+}
+
+/// The experts of architectures that have them.
+fn mixture(kind: &str, keys: &Keys<'_>, layers: usize) -> Result<Option<Mixture>> {
+    let json = keys.0;
+    let own = if json["num_local_experts"].is_null() { "num_experts" } else { "num_local_experts" };
+    if !matches!(kind, "mixtral" | "qwen3_moe") || json[own].is_null() || json[own] == 0 {
+        return Ok(None);
+    }
+    let (experts, chosen) = (keys.size(own)?, keys.size("num_experts_per_tok")?);
+    if chosen > experts {
+        return Err(failed(format!("config: num_experts_per_tok must be from 1 to {experts}, got {chosen}")));
+    }
+    let step = if kind == "mixtral" { 1 } else { keys.size_or("decoder_sparse_step", 1)? };
+    let dense = |i: usize| json["mlp_only_layers"].as_array().is_some_and(|list| list.contains(&i.into()));
+    let sparse = |i: usize| (i + 1).is_multiple_of(step) && (kind == "mixtral" || !dense(i));
+    Ok(Some(Mixture {
+        experts,
+        chosen,
+        intermediate_size: keys.size_or("moe_intermediate_size", keys.size("intermediate_size")?)?,
+        normed: kind == "mixtral" || keys.is("norm_topk_prob"),
+        layers: (0..layers).map(sparse).collect(),
+    }))
 }
 
 /// The base and the scaling of the rotations, and the base of layers with a window.
@@ -261,17 +302,18 @@ impl Config {
             local_rope,
             tied: json["tie_word_embeddings"].as_bool().unwrap_or(gemma),
             qkv_bias: kind == "qwen2" || bias,
-            o_bias: bias && !matches!(kind, "qwen2" | "mistral" | "phi3"),
+            o_bias: bias && !matches!(kind, "qwen2" | "mistral" | "mixtral" | "phi3"),
             mlp_bias: keys.is("mlp_bias"),
             activation,
             windows: windows(kind, &keys, layers)?,
-            qk_norm: matches!(kind, "qwen3" | "gemma3_text"),
+            qk_norm: matches!(kind, "qwen3" | "qwen3_moe" | "gemma3_text"),
             unit_offset: gemma,
             post_norms: gemma,
             scale_embeddings: gemma,
             attention_cap: cap("attn_logit_softcapping", 50.0)?,
             logit_cap: cap("final_logit_softcapping", 30.0)?,
             scale: scalar.powf(-0.5),
+            mixture: mixture(kind, &keys, layers)?,
             ends,
         })
     }
@@ -287,7 +329,11 @@ impl Config {
             _ => None,
         };
         let name = text("general.architecture").unwrap_or("");
-        let kind = if name == "gemma3" { "gemma3_text" } else { name };
+        let kind = match name {
+            "gemma3" => "gemma3_text",
+            "qwen3moe" => "qwen3_moe",
+            other => other,
+        };
         let plain = |value: Option<&Value>| match value {
             Some(Value::Unsigned(n)) => Json::from(*n),
             Some(Value::Signed(n)) => Json::from(*n),
@@ -296,12 +342,6 @@ impl Config {
         };
         let number = |key: &str| plain(metadata.get(&format!("{name}.{key}")));
         let has = |tensor: &str| header.entries.iter().any(|e| e.name == tensor);
-        if !number("expert_count").is_null() && number("expert_count") != 0 {
-            return Err(Error::not_implemented(
-                OP,
-                "mixtures of experts are not read in Rust; Python's lucid.llm has them",
-            ));
-        }
         let mut made = Map::new();
         made.insert("model_type".into(), kind.into());
         for (ours, theirs) in [
@@ -318,6 +358,9 @@ impl Config {
             ("attn_logit_softcapping", "attn_logit_softcapping"),
             ("final_logit_softcapping", "final_logit_softcapping"),
             ("rope_local_base_freq", "rope.freq_base_swa"),
+            ("num_experts", "expert_count"),
+            ("num_experts_per_tok", "expert_used_count"),
+            ("moe_intermediate_size", "expert_feed_forward_length"),
         ] {
             // What is 0 there is not used.
             let found = number(theirs);
@@ -362,9 +405,14 @@ impl Config {
             made.insert("query_pre_attn_scalar".into(), (if big { hidden / heads } else { head_dim }).into());
             made.insert("hidden_act".into(), "gelu_pytorch_tanh".into());
         }
-        if kind == "llama" && made.contains_key("sliding_window") {
+        if kind == "llama" && made.contains_key("num_experts") {
+            made.insert("model_type".into(), "mixtral".into());
+        } else if kind == "llama" && made.contains_key("sliding_window") {
             // A file of Mistral.
             made.insert("model_type".into(), "mistral".into());
+        }
+        if let (None, Some(size)) = (made.get("intermediate_size"), made.get("moe_intermediate_size").cloned()) {
+            made.insert("intermediate_size".into(), size);
         }
         let mut config = Config::from_json(&Json::Object(made))?;
         if let Some(dim) = number("rope.dimension_count").as_u64() {
@@ -379,6 +427,11 @@ impl Config {
         config.qkv_bias = has("blk.0.attn_q.bias");
         config.o_bias = has("blk.0.attn_output.bias");
         config.qk_norm = has("blk.0.attn_q_norm.weight");
+        if let Some(mixture) = &mut config.mixture {
+            let sparse = |i: usize| has(&format!("blk.{i}.ffn_gate_inp.weight"));
+            mixture.layers = (0..mixture.layers.len()).map(sparse).collect();
+            mixture.normed = true;
+        }
         // Gemma's files have the 1 in their weights.
         config.unit_offset = false;
         Ok(config)

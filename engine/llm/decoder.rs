@@ -1,124 +1,29 @@
-//! A decoder-only transformer: Llama 2 and 3, SmolLM, Mistral, Qwen 2.5 and 3, Gemma 2 and 3 and Phi-3, without Python.
+//! A decoder-only transformer: Llama 2 and 3, SmolLM, Mistral, Mixtral, Qwen 2.5 and 3, Gemma 2 and 3 and Phi-3,
+//! without Python.
 //!
-//! Depends on `config`, `rope`, `sampling`, `weights` and the engine's ops. It infers; Python's `lucid.llm`, whose arithmetic
-//! it shares below modules, trains too and has mixtures of experts. Invariant: a file of any bytes gives an error or a
-//! model; positions beyond the context are an error.
+//! Depends on `cache`, `config`, `rope`, `sampling`, `weights` and the engine's ops. It infers; Python's `lucid.llm`, whose
+//! arithmetic it shares below modules, trains too. Invariant: a file of any bytes gives an error or a model; positions beyond
+//! the context are an error.
 
+pub use super::cache::Cache;
+use super::cache::Step;
 use super::config::Config;
 use super::layer::{logits, Layer, Norm};
 use super::rope::Angles;
 use super::sampling::{draw, Settings};
 use super::weights::{failed, of_folder, of_gguf, Matrix, Tensors};
 use crate::dispatch;
-use crate::ops::index::cat;
 use crate::ops::nn;
-use crate::{no_grad, DType, Device, Error, Generator, Result, Scalar, Tensor};
+use crate::{no_grad, DType, Device, Generator, Result, Scalar, Tensor};
 use parking_lot::Mutex;
 use std::path::Path;
 
-const OP: &str = "llm";
-/// Tokens by which a cache grows at least.
-const STEP: usize = 256;
 /// Tokens of a prompt that go through the model at once.
 const CHUNK: usize = 512;
 /// Positions by which the table of rotations grows.
 const TABLE: usize = 1024;
 /// Layers of a prompt that a GPU is given at once.
 const BEGUN: usize = 4;
-
-/// The keys and values of one layer, (1, heads, tokens, head_dim) each.
-struct LayerCache {
-    buffers: [Tensor; 2],
-    /// The number of the first token in them.
-    first: usize,
-}
-
-/// Keys and values of what a model has read.
-#[derive(Default)]
-pub struct Cache {
-    layers: Vec<LayerCache>,
-    length: usize,
-}
-
-impl Cache {
-    /// How many tokens were read.
-    pub fn len(&self) -> usize {
-        self.length
-    }
-
-    /// Was nothing read yet?
-    pub fn is_empty(&self) -> bool {
-        self.length == 0
-    }
-
-    /// Bytes of all buffers.
-    pub fn bytes(&self) -> usize {
-        self.layers.iter().flat_map(|l| &l.buffers).map(|t| t.numel() * t.dtype().size()).sum()
-    }
-
-    /// Adds a layer's keys and values; all that it has, and the number of the first token among them.
-    fn update(&mut self, layer: usize, new: [Tensor; 2], window: Option<usize>) -> Result<([Tensor; 2], usize)> {
-        let (start, count) = (self.length, new[0].shape()[2]);
-        let end = start + count;
-        if self.layers.len() <= layer {
-            let buffers = [new[0].contiguous()?, new[1].contiguous()?];
-            self.layers.push(LayerCache { buffers, first: start });
-            return Ok((new, start));
-        }
-        let held = &mut self.layers[layer];
-        if end - held.first > held.buffers[0].shape()[2] {
-            // What no later token looks at is forgotten.
-            let first = window.map_or(0, |w| (start + 1).saturating_sub(w)).max(held.first);
-            let kept = start - first;
-            let room = (2 * kept).max(kept + count).next_multiple_of(STEP);
-            for buffer in &mut held.buffers {
-                let mut shape = buffer.shape().to_vec();
-                shape[2] = room - kept;
-                let spare = Tensor::full_of(&shape, Scalar::Float(0.0), buffer.dtype(), buffer.device())?;
-                *buffer = cat(&[buffer.narrow(2, (first - held.first) as i64, kept as i64)?, spare], 2)?;
-            }
-            held.first = first;
-        }
-        let at = (start - held.first) as i64;
-        for (buffer, new) in held.buffers.iter().zip(&new) {
-            buffer.narrow(2, at, count as i64)?.copy_(new)?;
-        }
-        let all = |t: &Tensor| t.narrow(2, 0, at + count as i64);
-        Ok(([all(&held.buffers[0])?, all(&held.buffers[1])?], held.first))
-    }
-}
-
-/// Cosines and sines for one call, and which tokens queries may look at.
-struct Step {
-    offset: usize,
-    count: usize,
-    device: Device,
-    /// A mask for each window and first key that was asked for.
-    masks: Vec<(Option<usize>, usize, Option<Tensor>)>,
-}
-
-impl Step {
-    /// Which keys (S) each query (L) may look at, where causality alone does not say it.
-    fn mask(&mut self, window: Option<usize>, first: usize) -> Result<Option<Tensor>> {
-        if let Some((_, _, made)) = self.masks.iter().find(|m| m.0 == window && m.1 == first) {
-            return Ok(made.clone());
-        }
-        let end = self.offset + self.count;
-        let within = window.is_none_or(|w| end - first <= w);
-        let made = match within && (self.offset == first || self.count == 1) {
-            true => None,
-            false => {
-                let reach = window.unwrap_or(usize::MAX);
-                let seen = |query: usize, key: usize| key <= query && query - key < reach;
-                let mut mask = crate::fallible::with_capacity(self.count * (end - first))?;
-                mask.extend((self.offset..end).flat_map(|query| (first..end).map(move |key| seen(query, key))));
-                Some(Tensor::of_elements(&mask, &[self.count, end - first], self.device)?)
-            }
-        };
-        self.masks.push((window, first, made.clone()));
-        Ok(made)
-    }
-}
 
 /// Has the GPU device kernels for whole layers?
 pub fn runs_decoder_layers() -> bool {
@@ -210,16 +115,37 @@ impl Decoder {
     /// # Errors
     /// [`Error::InvalidValue`] for no tokens, tokens outside of the vocabulary, and what exceeds the model's context.
     pub fn logits(&self, tokens: &[u32], cache: &mut Cache) -> Result<Tensor> {
-        let (most, end) = (self.config.vocab_size, cache.length + tokens.len());
-        if tokens.is_empty() || tokens.iter().any(|&t| t as usize >= most) {
+        self.logits_of(&[tokens], cache)?.reshape(&[-1])
+    }
+
+    /// The logits (L, vocab_size) after each of a few tokens of one text.
+    pub(super) fn logits_of_each(&self, tokens: &[u32], cache: &mut Cache) -> Result<Tensor> {
+        self.logits_from(&[tokens], cache, true)
+    }
+
+    /// The logits (B, vocab_size) after tokens of each of B texts, as many of each, which come behind what the cache has.
+    pub(super) fn logits_of(&self, texts: &[&[u32]], cache: &mut Cache) -> Result<Tensor> {
+        self.logits_from(texts, cache, false)
+    }
+
+    /// The same, or with `each` (B·L, vocab_size) after each of the last tokens that go through the model at once.
+    fn logits_from(&self, texts: &[&[u32]], cache: &mut Cache, each: bool) -> Result<Tensor> {
+        let (most, count) = (self.config.vocab_size, texts.first().map_or(0, |text| text.len()));
+        let end = cache.len() + count;
+        if count == 0 || texts.iter().any(|text| text.len() != count || text.iter().any(|&t| t as usize >= most)) {
             return Err(failed(format!("tokens must be at least one, each below {most}")));
         }
         if end > self.config.context {
             return Err(failed(format!("{end} tokens do not fit into the model's context of {}", self.config.context)));
         }
+        if cache.texts().is_some_and(|held| held != texts.len()) {
+            let (held, given) = (cache.texts().unwrap_or(0), texts.len());
+            return Err(failed(format!("the cache has {held} texts, and there are tokens of {given}")));
+        }
         let mut last = None;
-        for part in tokens.chunks(CHUNK) {
-            let made = no_grad(|| self.forward(part, cache));
+        for at in (0..count).step_by(CHUNK) {
+            let parts: Vec<&[u32]> = texts.iter().map(|text| &text[at..count.min(at + CHUNK)]).collect();
+            let made = no_grad(|| self.forward(&parts, cache, each));
             match made {
                 Ok(logits) => last = Some(logits),
                 Err(e) => {
@@ -277,15 +203,15 @@ impl Decoder {
         Ok([rows(&table[0])?, rows(&table[1])?])
     }
 
-    fn forward(&self, tokens: &[u32], cache: &mut Cache) -> Result<Tensor> {
+    fn forward(&self, texts: &[&[u32]], cache: &mut Cache, each: bool) -> Result<Tensor> {
         let c = &self.config;
-        let (offset, count) = (cache.length, tokens.len());
-        let numbers: Vec<i64> = tokens.iter().map(|&t| t.into()).collect();
-        let numbers = Tensor::of_elements(&numbers, &[count], self.device)?;
-        let mut x = self.embedded(&numbers)?.reshape(&[1, count as isize, c.hidden_size as isize])?;
+        let (offset, batch, count) = (cache.len(), texts.len(), texts.first().map_or(0, |text| text.len()));
+        let numbers: Vec<i64> = texts.iter().flat_map(|text| text.iter().map(|&t| t.into())).collect();
+        let numbers = Tensor::of_elements(&numbers, &[batch * count], self.device)?;
+        let mut x = self.embedded(&numbers)?.reshape(&[batch as isize, count as isize, c.hidden_size as isize])?;
         let whole = self.angles(&c.rope, offset, count, x.dtype())?;
         let local = c.local_rope.as_ref().map(|rope| self.angles(rope, offset, count, x.dtype())).transpose()?;
-        let mut step = Step { offset, count, device: self.device, masks: Vec::new() };
+        let mut step = Step::new(offset, count, cache.padding().to_vec(), self.device);
         let mut attend =
             |i: usize, layer: &Layer, x: &Tensor, angles: [&Tensor; 2], cache: &mut Cache| -> Result<Tensor> {
                 let [q, k, v] = layer.projected(c, x, angles)?;
@@ -299,9 +225,9 @@ impl Decoder {
             let made = attend(i, layer, &x, angles, cache)?;
             x = layer.behind(c, &made, &x)?;
         }
-        cache.length += count;
-        let x = x.narrow(1, count as i64 - 1, 1)?.reshape(&[1, c.hidden_size as isize])?;
-        self.ended(&x)?.reshape(&[-1])
+        cache.advance(count);
+        let x = if each { x } else { x.narrow(1, count as i64 - 1, 1)? };
+        self.ended(&x.reshape(&[-1, c.hidden_size as isize])?)
     }
 
     /// The logits (M, vocab_size) of the last layer's states (M, hidden_size).
@@ -363,7 +289,7 @@ impl Decoder {
                     buffer.narrow(2, at as i64, length as i64)?.copy_(new)?;
                 }
                 if mask.is_none() && length > 1 {
-                    let mut step = Step { offset: at, count: length, device: self.device, masks: Vec::new() };
+                    let mut step = Step::new(at, length, Vec::new(), self.device);
                     mask = step.mask(Some(end), 0)?;
                 }
                 let all = |t: &Tensor| t.narrow(2, 0, end as i64);
@@ -396,6 +322,8 @@ impl Decoder {
             (mask, _) => mask,
         };
         if let Some(mask) = mask {
+            // One for each text, (B, 1, L, S), goes for all heads that share a key's.
+            let mask = if mask.ndim() == 4 { mask.unsqueeze(1)? } else { mask.clone() };
             scores = scores.masked_fill(&mask.logical_not()?, -1e30)?;
         }
         let made = scores.softmax(-1, None)?.cast(v.dtype())?.matmul(&v.unsqueeze(2)?)?;
@@ -417,14 +345,7 @@ impl Decoder {
         mut each: impl FnMut(u32) -> Result<bool>,
     ) -> Result<()> {
         settings.check()?;
-        let all = (cache.length + prompt.len()).saturating_add(most);
-        if all > self.config.context {
-            let why = format!(
-                "{all} tokens, {most} of them new, do not fit into the model's context of {}",
-                self.config.context
-            );
-            return Err(Error::value(OP, why));
-        }
+        self.ensure_room(cache.len() + prompt.len(), most)?;
         let mut logits = self.logits(prompt, cache)?;
         for left in (0..most).rev() {
             let rows = logits.reshape(&[1, -1])?;
@@ -436,5 +357,16 @@ impl Decoder {
             logits = self.logits(&[token], cache)?;
         }
         Ok(())
+    }
+
+    /// Do so many tokens behind others fit into the context?
+    pub(super) fn ensure_room(&self, held: usize, most: usize) -> Result<()> {
+        let (all, context) = (held.saturating_add(most), self.config.context);
+        match all > context {
+            true => Err(failed(format!(
+                "{all} tokens, {most} of them new, do not fit into the model's context of {context}"
+            ))),
+            false => Ok(()),
+        }
     }
 }

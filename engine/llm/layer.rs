@@ -5,6 +5,7 @@
 //! stands for give, but for the roundings between them.
 
 use super::config::{Activation, Config};
+use super::experts::Experts;
 use super::rope::rotate;
 use super::weights::{Matrix, Tensors};
 use crate::dispatch::{self, DecoderLayer, Gate, KnownLayer};
@@ -40,14 +41,19 @@ impl Norm {
     }
 }
 
+/// What follows attention.
+pub(super) enum Mlp {
+    /// Gate, up and down.
+    Dense([Matrix; 3]),
+    Experts(Experts),
+}
+
 pub(super) struct Layer {
     pub(super) q: Matrix,
     pub(super) k: Matrix,
     pub(super) v: Matrix,
     pub(super) o: Matrix,
-    pub(super) gate: Matrix,
-    pub(super) up: Matrix,
-    pub(super) down: Matrix,
+    pub(super) mlp: Mlp,
     pub(super) input_norm: Norm,
     pub(super) post_norm: Norm,
     /// Before and behind the MLP (Gemma), where `post_norm` is behind attention.
@@ -78,16 +84,25 @@ impl Layer {
             k: t.matrix(&name("self_attn.k_proj"), kv, h, c.qkv_bias)?,
             v: t.matrix(&name("self_attn.v_proj"), kv, h, c.qkv_bias)?,
             o: t.matrix(&name("self_attn.o_proj"), h, q, c.o_bias)?,
-            gate: t.matrix(&name("mlp.gate_proj"), inner, h, c.mlp_bias)?,
-            up: t.matrix(&name("mlp.up_proj"), inner, h, c.mlp_bias)?,
-            down: t.matrix(&name("mlp.down_proj"), h, inner, c.mlp_bias)?,
+            mlp: match c.mixture.as_ref().filter(|m| m.layers.get(number) == Some(&true)) {
+                Some(mixture) => Mlp::Experts(Experts::of(t, mixture, &name("mlp"), h)?),
+                None => Mlp::Dense([
+                    t.matrix(&name("mlp.gate_proj"), inner, h, c.mlp_bias)?,
+                    t.matrix(&name("mlp.up_proj"), inner, h, c.mlp_bias)?,
+                    t.matrix(&name("mlp.down_proj"), h, inner, c.mlp_bias)?,
+                ]),
+            },
             known: KnownLayer::default(),
         })
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let all = [&self.q, &self.k, &self.v, &self.o, &self.gate, &self.up, &self.down];
-        all.iter().map(|m| m.bytes()).sum()
+        let attention = [&self.q, &self.k, &self.v, &self.o].iter().map(|m| m.bytes()).sum::<usize>();
+        attention
+            + match &self.mlp {
+                Mlp::Dense(matrices) => matrices.iter().map(Matrix::bytes).sum(),
+                Mlp::Experts(experts) => experts.bytes(),
+            }
     }
 }
 
@@ -110,7 +125,8 @@ impl Layer {
             Activation::Gelu => return Ok(None),
         };
         let plain = self.mlp_norms.is_none() && self.head_norms.is_none() && !self.input_norm.wide;
-        let all = [&self.q, &self.k, &self.v, &self.o, &self.gate, &self.up, &self.down];
+        let Mlp::Dense([gated, up, down]) = &self.mlp else { return Ok(None) };
+        let all = [&self.q, &self.k, &self.v, &self.o, gated, up, down];
         let parts = all.iter().map(|m| m.row_matrix()).collect::<Option<SmallVec<[_; 7]>>>();
         let matrices = parts.and_then(|parts| parts.into_inner().ok());
         let (Some(matrices), true, false) = (matrices, plain && c.attention_cap.is_none(), is_followed()) else {
@@ -163,13 +179,21 @@ impl Layer {
     }
 
     fn mlp(&self, c: &Config, x: &Tensor) -> Result<Tensor> {
-        let gate = self.gate.product(x)?;
-        let gate = match c.activation {
-            Activation::Silu => gate.silu()?,
-            Activation::Gelu => nn::gelu(&gate, Approximate::None)?,
-            Activation::GeluTanh => nn::gelu(&gate, Approximate::Tanh)?,
-        };
-        self.down.product(&(&gate * &self.up.product(x)?)?)
+        match &self.mlp {
+            Mlp::Dense([gate, up, down]) => {
+                down.product(&(&activated(&gate.product(x)?, c.activation)? * &up.product(x)?)?)
+            }
+            Mlp::Experts(experts) => experts.forward(x, c.activation),
+        }
+    }
+}
+
+/// The gate's activation.
+pub(super) fn activated(gate: &Tensor, activation: Activation) -> Result<Tensor> {
+    match activation {
+        Activation::Silu => gate.silu(),
+        Activation::Gelu => nn::gelu(gate, Approximate::None),
+        Activation::GeluTanh => nn::gelu(gate, Approximate::Tanh),
     }
 }
 

@@ -8,6 +8,7 @@ use super::config::Config;
 use super::gguf::Gguf;
 use crate::dispatch::RowMatrix;
 use crate::io::{header, header_len};
+use crate::ops::index::stack;
 use crate::ops::quantized::Packing;
 use crate::ops::{nn, quantized};
 use crate::{DType, Device, Error, Result, Tensor};
@@ -110,6 +111,36 @@ impl Matrix {
         }
     }
 
+    /// Of several matrices, that of an expert.
+    ///
+    /// # Errors
+    /// For a number that there is none of.
+    pub fn expert(&self, number: usize) -> Result<Matrix> {
+        let of = |t: &Tensor| t.select(0, number as i64);
+        let weight = match &self.weight {
+            Weight::Dense(w) => Weight::Dense(of(w)?),
+            &Weight::Affine { parts: [ref w, ref scales, ref biases], group, bits, rounds } => {
+                Weight::Affine { parts: [of(w)?, of(scales)?, of(biases)?], group, bits, rounds }
+            }
+            &Weight::Blocks { ref bytes, kind, columns } => Weight::Blocks { bytes: of(bytes)?, kind, columns },
+        };
+        Ok(Matrix { weight, bias: None })
+    }
+
+    /// Of several packed matrices, the products of row `rows[i]` of `x` (N, columns) with that of expert `experts[i]`; `None`
+    /// where they are not packed, or activations are rounded.
+    ///
+    /// # Errors
+    /// For shapes that do not fit.
+    pub fn gathered(&self, x: &Tensor, experts: &Tensor, rows: &Tensor) -> Result<Option<Tensor>> {
+        let Weight::Affine { parts: [w, scales, biases], group, bits, rounds: false } = &self.weight else {
+            return Ok(None);
+        };
+        let x = x.unsqueeze(1)?;
+        let made = quantized::gather_qmm(&x, w, scales, biases, experts, Some(rows), true, *group, *bits)?;
+        made.select(-2, 0).map(Some)
+    }
+
     /// Bytes in memory.
     pub fn bytes(&self) -> usize {
         let of = |t: &Tensor| t.numel() * t.dtype().size();
@@ -154,35 +185,57 @@ impl Tensors {
     /// As [`take`](Tensors::take).
     pub fn matrix(&mut self, name: &str, rows: usize, columns: usize, bias: bool) -> Result<Matrix> {
         let bias = if bias { Some(self.take(&format!("{name}.bias"), &[rows])?) } else { None };
+        Ok(Matrix { weight: self.weight(name, &[rows, columns])?, bias })
+    }
+
+    /// The matrices of all experts of a layer, each (rows, columns), as one tensor or as one for each expert.
+    ///
+    /// # Errors
+    /// As [`take`](Tensors::take).
+    pub fn experts(&mut self, mlp: &str, part: &str, [count, rows, columns]: [usize; 3]) -> Result<Matrix> {
+        let (first, name) = (format!("{mlp}.experts.0.{part}."), format!("{mlp}.{part}"));
+        let kinds: Vec<String> = self.named.keys().filter_map(|n| n.strip_prefix(&first)).map(String::from).collect();
+        for kind in kinds {
+            let named = |i: usize| format!("{mlp}.experts.{i}.{part}.{kind}");
+            let parts = (0..count).map(|i| self.named.remove(&named(i)).ok_or(i)).collect::<Result<Vec<_>, _>>();
+            let parts = parts.map_err(|i| failed(format!("load: the tensor {} is missing", named(i))))?;
+            self.named.insert(format!("{name}.{kind}"), stack(&parts, 0)?);
+        }
+        Ok(Matrix { weight: self.weight(&name, &[count, rows, columns])?, bias: None })
+    }
+
+    /// What is multiplied with, of a matrix (rows, columns) or of several.
+    fn weight(&mut self, name: &str, shape: &[usize]) -> Result<Weight> {
+        let (&columns, lead) = shape.split_last().unwrap_or((&0, &[]));
         for kind in KEPT {
             let Some(bytes) = self.named.remove(&format!("{name}.{}", kind.name())) else { continue };
-            if Some(bytes.numel()) != kind.bytes_of(&[rows, columns]) || bytes.shape().first() != Some(&rows) {
-                let why = format!("load: {name} has {} bytes, which do not fit ({rows}, {columns})", bytes.numel());
-                return Err(failed(why));
+            let leads = bytes.shape().split_last().map(|(_, leads)| leads);
+            if Some(bytes.numel()) != kind.bytes_of(shape) || leads != Some(lead) {
+                return Err(failed(format!("load: {name} has {} bytes, which do not fit {shape:?}", bytes.numel())));
             }
-            return Ok(Matrix { weight: Weight::Blocks { bytes, kind, columns }, bias });
+            return Ok(Weight::Blocks { bytes, kind, columns });
         }
         let Some(scales) = self.named.remove(&format!("{name}.scales")) else {
-            let weight = self.take(&format!("{name}.weight"), &[rows, columns])?;
+            let weight = self.take(&format!("{name}.weight"), shape)?;
             if !weight.dtype().is_float() {
                 return Err(failed(format!("load: {name}.weight holds {}, which no weight does", weight.dtype())));
             }
-            return Ok(Matrix { weight: Weight::Dense(weight), bias });
+            return Ok(Weight::Dense(weight));
         };
         let groups = scales.shape().last().copied().unwrap_or(0);
         let group = if groups > 0 && columns.is_multiple_of(groups) { columns / groups } else { 0 };
-        let biases = self.take(&format!("{name}.biases"), &[rows, groups])?;
+        let of = |last: usize| [lead, &[last]].concat();
+        let biases = self.take(&format!("{name}.biases"), &of(groups))?;
         let weight = self.named.remove(&format!("{name}.weight"));
         let weight = weight.ok_or_else(|| failed(format!("load: the tensor {name}.weight is missing")))?;
         let words = weight.shape().last().copied().unwrap_or(0);
         let bits = 32 * words / columns;
         let fits = [32, 64, 128].contains(&group) && bits * columns == 32 * words;
-        if !fits || scales.shape() != [rows, groups] || weight.shape() != [rows, words] || weight.dtype() != DType::I32
-        {
-            return Err(failed(format!("load: {name} is quantised in a way that does not fit ({rows}, {columns})")));
+        if !fits || scales.shape() != of(groups) || weight.shape() != of(words) || weight.dtype() != DType::I32 {
+            return Err(failed(format!("load: {name} is quantised in a way that does not fit {shape:?}")));
         }
         let (parts, rounds) = ([weight, scales, biases], self.rounds && matches!(bits, 4 | 8));
-        Ok(Matrix { weight: Weight::Affine { parts, group: group as i64, bits: bits as i64, rounds }, bias })
+        Ok(Weight::Affine { parts, group: group as i64, bits: bits as i64, rounds })
     }
 
     /// Forgets tensors whose names begin so.
@@ -202,11 +255,18 @@ impl Tensors {
 
     /// Puts a tensor under our names: of fused ones the parts.
     fn put(&mut self, name: &str, tensor: &Tensor, config: &Config) -> Result<()> {
+        let mut own = name.replace(".block_sparse_moe.", ".mlp.").replace(".mlp.switch_mlp.", ".mlp.");
+        if own.contains(".mlp.experts.") {
+            for (theirs, ours) in [(".w1.", ".gate_proj."), (".w3.", ".up_proj."), (".w2.", ".down_proj.")] {
+                own = own.replace(theirs, ours);
+            }
+        }
+        let name = own.as_str();
         let (q, kv) = (config.heads * config.head_dim, config.kv_heads * config.head_dim);
         let half = config.intermediate_size;
         let parts: &[(&str, usize, usize)] = if name.contains(".qkv_proj.") {
             &[("q_proj", 0, q), ("k_proj", q, kv), ("v_proj", q + kv, kv)]
-        } else if name.contains(".gate_up_proj.") {
+        } else if name.contains(".mlp.gate_up_proj.") {
             &[("gate_proj", 0, half), ("up_proj", half, half)]
         } else {
             &[]
@@ -347,7 +407,7 @@ pub fn of_folder(folder: &Path, device: Device, rounds: bool) -> Result<(Config,
 pub fn of_gguf(path: &Path, device: Device, rounds: bool) -> Result<(Config, Tensors)> {
     let mut file = Gguf::open(path)?;
     let mut config = Config::from_gguf(file.header())?;
-    let permuted = matches!(config.model_type.as_str(), "llama" | "mistral");
+    let permuted = matches!(config.model_type.as_str(), "llama" | "mistral" | "mixtral");
     let entries = file.header().entries.clone();
     let mut tensors = Tensors { rounds, ..Tensors::default() };
     let mut longrope = BTreeMap::new();
@@ -373,10 +433,12 @@ pub fn of_gguf(path: &Path, device: Device, rounds: bool) -> Result<(Config, Ten
             _ => None,
         };
         let placed = |t: Tensor| heads.map_or(Ok(t.clone()), |h| unpermuted(&t, h)).and_then(|t| t.to(device));
-        let matrix = entry.shape.len() == 2;
+        // Experts' matrices are one tensor.
+        let matrix = entry.shape.len() == 2 || entry.shape.len() == 3 && ours.contains(".mlp.");
         if rounds && matrix && KEPT.contains(&entry.kind) {
             let (entry, bytes) = file.bytes(name)?;
-            let shape = [entry.shape[0], bytes.len() / entry.shape[0].max(1)];
+            let lead = &entry.shape[..entry.shape.len() - 1];
+            let shape = [lead, &[bytes.len() / lead.iter().product::<usize>().max(1)]].concat();
             let name = format!("{}{}", ours.trim_end_matches("weight"), entry.kind.name());
             tensors.put(&name, &placed(Tensor::of_bytes(&bytes, &shape, DType::U8, Device::Cpu)?)?, &config)?;
             continue;
@@ -443,9 +505,10 @@ fn our_name(name: &str, post_norms: bool) -> Option<String> {
         "post_attention_norm" if post_norms => "post_attention_layernorm",
         "post_ffw_norm" if post_norms => "post_feedforward_layernorm",
         "ffn_norm" => "post_attention_layernorm",
-        "ffn_gate" => "mlp.gate_proj",
-        "ffn_up" => "mlp.up_proj",
-        "ffn_down" => "mlp.down_proj",
+        "ffn_gate" | "ffn_gate_exps" => "mlp.gate_proj",
+        "ffn_up" | "ffn_up_exps" => "mlp.up_proj",
+        "ffn_down" | "ffn_down_exps" => "mlp.down_proj",
+        "ffn_gate_inp" => "mlp.gate",
         _ => return None,
     };
     Some(format!("model.layers.{layer}.{part}.{kind}"))

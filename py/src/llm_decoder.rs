@@ -117,6 +117,8 @@ fn config_of(config: &Bound<'_, PyAny>) -> PyResult<Config> {
         attention_cap: get(config, "attn_logit_softcapping")?,
         logit_cap: get(config, "final_logit_softcapping")?,
         scale: scalar.filter(|&s| s != 0.0).unwrap_or(head_dim as f64).powf(-0.5),
+        // Models that have experts run by their modules.
+        mixture: None,
         ends: Vec::new(),
     })
 }
@@ -213,6 +215,67 @@ impl _Decoder {
                 Ok(true)
             })?;
             Ok((made, cache.bytes()))
+        })
+    }
+
+    /// Up to `most` tokens that go on with each of several prompts.
+    #[pyo3(signature = (prompts, most, temperature=0.0, generator=None))]
+    fn generate_batch(
+        &self,
+        py: Python<'_>,
+        prompts: Vec<Vec<u32>>,
+        most: usize,
+        temperature: f64,
+        generator: Option<&Bound<'_, PyGenerator>>,
+    ) -> PyResult<Vec<Vec<u32>>> {
+        let settings = Settings { temperature, ..Settings::default() };
+        let generator = generator.map(|g| g.get().0.clone());
+        engine_call::long(py, || {
+            let mut made: Vec<Vec<u32>> = prompts.iter().map(|_| Vec::new()).collect();
+            self.decoder.generate_batch(&prompts, most, &settings, generator.as_ref(), |text, token| {
+                made[text].push(token);
+                Ok(true)
+            })?;
+            Ok(made)
+        })
+    }
+
+    /// The best continuation that a beam search finds.
+    fn beam_search(
+        &self,
+        py: Python<'_>,
+        prompt: Vec<u32>,
+        most: usize,
+        beams: usize,
+        length_penalty: f64,
+    ) -> PyResult<Vec<u32>> {
+        engine_call::long(py, || self.decoder.beam_search(&prompt, most, beams, length_penalty))
+    }
+
+    /// As `generate`, where another decoder proposes `ahead` tokens at a time.
+    #[pyo3(signature = (draft, ahead, prompt, most, temperature=0.0, generator=None))]
+    #[allow(clippy::too_many_arguments)]
+    fn generate_with_draft(
+        &self,
+        py: Python<'_>,
+        draft: &Bound<'_, _Decoder>,
+        ahead: usize,
+        prompt: Vec<u32>,
+        most: usize,
+        temperature: f64,
+        generator: Option<&Bound<'_, PyGenerator>>,
+    ) -> PyResult<Vec<u32>> {
+        let settings = Settings { temperature, ..Settings::default() };
+        let (draft, generator) = (draft.get(), generator.map(|g| g.get().0.clone()));
+        engine_call::long(py, || {
+            let mut made = Vec::new();
+            let each = |token| {
+                made.push(token);
+                Ok(true)
+            };
+            let (draft, generator) = (&draft.decoder, generator.as_ref());
+            self.decoder.generate_with_draft(draft, ahead, &prompt, most, &settings, generator, each)?;
+            Ok(made)
         })
     }
 }

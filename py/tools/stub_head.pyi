@@ -1145,6 +1145,25 @@ class _Decoder:
         min_p: _float = 0.0,
         generator: Generator | None = None,
     ) -> tuple[list[_int], _int]: ...
+    def generate_batch(
+        self,
+        prompts: list[list[_int]],
+        most: _int,
+        temperature: _float = 0.0,
+        generator: Generator | None = None,
+    ) -> list[list[_int]]: ...
+    def beam_search(
+        self, prompt: list[_int], most: _int, beams: _int, length_penalty: _float
+    ) -> list[_int]: ...
+    def generate_with_draft(
+        self,
+        draft: _Decoder,
+        ahead: _int,
+        prompt: list[_int],
+        most: _int,
+        temperature: _float = 0.0,
+        generator: Generator | None = None,
+    ) -> list[_int]: ...
 
 class _Watched:
     def __init__(

@@ -84,7 +84,8 @@ def _hf_names(name: str, tensor: Tensor, config: Config) -> Iterator[tuple[str, 
         if re.search(r"(^|\.)(vision_tower|multi_modal_projector)\.", name):
             return
         name = name.removeprefix("language_model.").replace("model.language_model.", "model.", 1)
-    name = name.replace(".block_sparse_moe.", ".mlp.")
+    # MLX's models have all experts' matrices as one under that name.
+    name = name.replace(".block_sparse_moe.", ".mlp.").replace(".mlp.switch_mlp.", ".mlp.")
     for theirs, ours in _MIXTRAL.items():
         name = re.sub(rf"(\.experts\.\d+)\.{theirs}\.", rf"\1.{ours}.", name)
     if ".qkv_proj." in name:
