@@ -112,7 +112,9 @@ fn main() -> Result<()> {
     };
     let mut cache = Cache::default();
     let (mut stream, mut count) = (texts.stream(), 0);
-    let (started, mut first) = (Instant::now(), None);
+    let started = Instant::now();
+    // A search has no first token.
+    let mut first = (given.beams != 1).then_some(started);
     let show = |text: String| {
         print!("{text}");
         let _ = std::io::stdout().flush();

@@ -14,11 +14,11 @@ use crate::Result;
 /// Columns that are added up side by side.
 const LANES: usize = 16;
 /// Rows that are added up in their own precision before going on in double precision.
-const BLOCK: usize = 64;
+pub(super) const BLOCK: usize = 64;
 /// Rows whose mean elements are measured from.
-const FIRST: usize = 16;
+pub(super) const FIRST: usize = 16;
 /// Elements of which the sums of a part of the rows are.
-const PART: usize = 1 << 15;
+pub(super) const PART: usize = 1 << 15;
 
 /// The most elements of an image for which each is a column.
 const FEW: usize = 32;
@@ -77,11 +77,11 @@ impl Table {
 
 /// Adds the sums of columns to `totals`, first of one and then of the other: of `d` and of `d²`, with `d` the elements less a
 /// number; or of `g` and of `g d`.
-struct Sums<'a, T: Wide> {
-    x: &'a [T],
-    g: Option<&'a [T]>,
-    less: &'a [T::W],
-    totals: &'a mut [f64],
+pub(super) struct Sums<'a, T: Wide> {
+    pub(super) x: &'a [T],
+    pub(super) g: Option<&'a [T]>,
+    pub(super) less: &'a [T::W],
+    pub(super) totals: &'a mut [f64],
 }
 impl<T: Wide<W: Compute>> Task for Sums<'_, T> {
     type Out = ();
@@ -160,13 +160,13 @@ fn sums<T: Float>(x: &[T], g: Option<&[T]>, table: Table, less: &[T::W]) -> [Vec
 }
 
 /// `(x - less) scale + shift` of each column, or, of `g`, `g scale - (x - less) slope + shift`.
-struct Lines<'a, T: Wide> {
-    x: &'a [T],
-    g: Option<(&'a [T], &'a [T::W])>,
-    less: &'a [T::W],
-    scale: &'a [T::W],
-    shift: &'a [T::W],
-    out: &'a mut [T],
+pub(super) struct Lines<'a, T: Wide> {
+    pub(super) x: &'a [T],
+    pub(super) g: Option<(&'a [T], &'a [T::W])>,
+    pub(super) less: &'a [T::W],
+    pub(super) scale: &'a [T::W],
+    pub(super) shift: &'a [T::W],
+    pub(super) out: &'a mut [T],
 }
 impl<T: Wide<W: Compute>> Task for Lines<'_, T> {
     type Out = ();

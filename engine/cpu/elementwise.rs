@@ -9,7 +9,7 @@ use super::gamma::LogGamma;
 use super::numbers::{next_after, Bits, Integer, Number, RealNumber};
 use super::simd::{
     call1, call2, kernel, light1, light1_over, light2, light2_over, light2_symmetric, map1, map2, quotients,
-    threads::GRAIN, Arg, Arith, Float, Half, Map1, Map2, Math, Quotient, Real,
+    threads::GRAIN, whole_quotients, Arg, Arith, Float, Half, Map1, Map2, Math, Quotient, Real,
 };
 use super::strided::F1;
 use super::CpuArray;
@@ -117,6 +117,7 @@ kernels! {
         if a == b && high.is_infinite() { high } else { sum }
     };
     ReluGradient [f32 f64] |g, y| if y <= 0.0 { 0.0 } else { g };
+    CopySign [f32 f64] |size, sign| size.copysign(sign);
 }
 
 /// The length of (a, b), infinite where either is.
@@ -520,17 +521,20 @@ fn by_table(op: &BinaryOp, a: &CpuArray, b: &CpuArray, out: &Meta, over: bool) -
         B::FloorDivide => {
             let f32: &F<f32, f32> = &|a, b, out| quotients(Quotient::Floor, f32::floor_divide, a, b, out);
             let f64: &F<f64, f64> = &|a, b, out| quotients(Quotient::Floor, f64::floor_divide, a, b, out);
-            run(&Loops2 { f32: Some(f32), f64: Some(f64), ..calls!(floor_divide) }, COSTLY)
+            let i64: &F<i64, i64> = &|a, b, out| whole_quotients(Quotient::Floor, i64::floor_divide, a, b, out);
+            run(&Loops2 { f32: Some(f32), f64: Some(f64), i64: Some(i64), ..calls!(floor_divide) }, COSTLY)
         }
         B::Remainder => {
             let f32: &F<f32, f32> = &|a, b, out| quotients(Quotient::Remainder, f32::remainder, a, b, out);
             let f64: &F<f64, f64> = &|a, b, out| quotients(Quotient::Remainder, f64::remainder, a, b, out);
-            run(&Loops2 { f32: Some(f32), f64: Some(f64), ..calls!(remainder) }, COSTLY)
+            let i64: &F<i64, i64> = &|a, b, out| whole_quotients(Quotient::Remainder, i64::remainder, a, b, out);
+            run(&Loops2 { f32: Some(f32), f64: Some(f64), i64: Some(i64), ..calls!(remainder) }, COSTLY)
         }
         B::Fmod => {
             let f32: &F<f32, f32> = &|a, b, out| quotients(Quotient::Fmod, f32::fmod, a, b, out);
             let f64: &F<f64, f64> = &|a, b, out| quotients(Quotient::Fmod, f64::fmod, a, b, out);
-            run(&Loops2 { f32: Some(f32), f64: Some(f64), ..calls!(fmod) }, COSTLY)
+            let i64: &F<i64, i64> = &|a, b, out| whole_quotients(Quotient::Fmod, i64::fmod, a, b, out);
+            run(&Loops2 { f32: Some(f32), f64: Some(f64), i64: Some(i64), ..calls!(fmod) }, COSTLY)
         }
         B::Pow => {
             let (f32, f64): (&F<f32, f32>, &F<f64, f64>) = (&powers::<f32>, &powers::<f64>);
@@ -540,6 +544,7 @@ fn by_table(op: &BinaryOp, a: &CpuArray, b: &CpuArray, out: &Meta, over: bool) -
         B::Maximum => run(&extremes!(true; bool u8 i8 i16 i32 i64 f32 f64), GRAIN),
         B::Minimum => run(&extremes!(false; bool u8 i8 i16 i32 i64 f32 f64), GRAIN),
         B::ReluGradient => run(&loops2!(light2 ReluGradient; f32 f64; halves), GRAIN),
+        B::CopySign => run(&loops2!(light2 CopySign; f32 f64; halves), GRAIN),
         B::Atan2 => {
             let (f32, f64): (&F<f32, f32>, &F<f64, f64>) = (&f32::atan2_slices, &f64::atan2_slices);
             run(&Loops2 { f32: Some(f32), f64: Some(f64), ..Loops2::default() }, COSTLY)
@@ -560,17 +565,12 @@ fn by_table(op: &BinaryOp, a: &CpuArray, b: &CpuArray, out: &Meta, over: bool) -
         B::NextAfter if a.dtype() == DType::F16 => {
             apply2::<f16, f16>(a, b, shape, GRAIN, &|a, b, out| call2(next_after::<f16>, a, b, out))
         }
-        B::NextAfter => {
-            let (f32, f64): (&F<f32, f32>, &F<f64, f64>) =
-                (&|a, b, out| light2(NextAfter, a, b, out), &|a, b, out| light2(NextAfter, a, b, out));
-            run(&Loops2 { f32: Some(f32), f64: Some(f64), ..Loops2::default() }, GRAIN)
-        }
+        B::NextAfter => run(&loops2!(light2 NextAfter; f32 f64), GRAIN),
         B::Gcd => run(&calls!(gcd), COSTLY),
         B::Lcm => run(&calls!(lcm), COSTLY),
         B::Zeta => {
-            let f32: &F<f32, f32> =
-                &|a, b, out| call2(|s: f32, q: f32| special::zeta(s.into(), q.into()) as f32, a, b, out);
-            let f64: &F<f64, f64> = &|a, b, out| call2(special::zeta, a, b, out);
+            let (f32, f64): (&F<f32, f32>, &F<f64, f64>) =
+                (&special::zetas, &|a, b, out| call2(special::zeta, a, b, out));
             run(&Loops2 { f32: Some(f32), f64: Some(f64), ..Loops2::default() }, COSTLY / 4)
         }
         B::Igamma | B::Igammac => {

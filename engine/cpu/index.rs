@@ -227,11 +227,45 @@ fn read_plan<W: Word>(x: &CpuArray, plan: &Plan, shape: &[usize]) -> Result<CpuA
 
 fn slice_scatter<W: Word>(x: &CpuArray, src: &CpuArray, part: &Layout) -> Result<CpuArray> {
     let (guard, src_guard) = (x.read_words::<W>(), src.read_words::<W>());
+    let rows = part.strides.last() == Some(&1) && src.layout.is_contiguous() && part.shape.len() > 1;
+    // Padding: one number around what is inside.
+    if rows && !part.shape.contains(&0) && x.layout.strides.iter().all(|&stride| stride == 0) {
+        let (around, src) = (guard[x.layout.offset], src.slice(&src_guard));
+        return CpuArray::build_words(x.shape(), x.dtype(), |out: &mut [W]| {
+            pad_rows(src, around, part, out);
+            Ok(())
+        });
+    }
     CpuArray::build_words(x.shape(), x.dtype(), |out: &mut [W]| {
         copy_to(&x.source(&guard, x.shape()), out);
         write_to(&src.source(&src_guard, src.shape()), out, part);
         Ok(())
     })
+}
+
+/// Writes the rows of `src` to their places in `out`, which grow from one to the next, and a number around them.
+fn pad_rows<W: Word>(src: &[W], around: W, part: &Layout, out: &mut [W]) {
+    let (row, ndim) = (part.shape[part.ndim() - 1], part.ndim());
+    let (block, step) = (part.strides[0], numel(&part.shape[1..]));
+    let (first, last) = (part.offset / block, part.offset / block + part.shape[0]);
+    threads::for_chunks(out, block, threads::GRAIN / 2, |start, out| {
+        for (i, out) in out.chunks_mut(block).enumerate() {
+            let i = start / block + i;
+            if !(first..last).contains(&i) {
+                out.fill(around);
+                continue;
+            }
+            let places = Walk::new(&part.shape[1..ndim - 1], &part.strides[1..ndim - 1], 0);
+            let places = places.map(|at| part.offset % block + at);
+            let mut end = 0;
+            for (x, at) in src[(i - first) * step..][..step].chunks_exact(row).zip(places) {
+                out[end..at].fill(around);
+                out[at..at + row].copy_from_slice(x);
+                end = at + row;
+            }
+            out[end..].fill(around);
+        }
+    });
 }
 
 fn strided_add<T: Element + scatter::ScatterReduce>(

@@ -31,6 +31,7 @@ mod fused;
 mod fused_loop;
 mod gamma;
 mod group_norm;
+mod group_norm_columns;
 mod index;
 mod index_plan;
 pub mod linalg;

@@ -8,6 +8,7 @@ use super::batch_norm::{self, By, Channels};
 use super::batch_norm_columns::{self, Table};
 use super::fused::{total, total2, with_float, Compute, Float, LANES, SUMMED};
 use super::group_norm::{self, Groups};
+use super::group_norm_columns::{self, Images};
 use super::simd::{join, run, threads, Task, Wide};
 use super::CpuArray;
 use crate::fallible::{scratch, scratch_from};
@@ -57,11 +58,18 @@ fn of_channels(op: &NormalizationOp, inputs: &[&CpuArray], out: &[Meta]) -> Resu
     }
     let (made, sums) = with_float!("batch_norm", x.dtype(), T => match (op, &vectors[..]) {
         (NormalizationOp::Group { groups, eps }, [weight, bias]) => {
-            group_norm::forward::<T>(x, Groups::of(x.shape(), *groups), *eps, [weight, bias])
+            match Images::of(&x.layout, *groups) {
+                Some(of) => group_norm_columns::forward::<T>(x, of, *eps, [weight, bias]),
+                None => group_norm::forward::<T>(x, Groups::of(x.shape(), *groups), *eps, [weight, bias]),
+            }
         }
         (NormalizationOp::GroupGradient, [weight, mean, scale]) => {
             let groups = rest.get(1).map_or(1, |mean| mean.shape()[1]);
-            group_norm::backward::<T>(x, g.unwrap_or(x), Groups::of(x.shape(), groups), weight, [mean, scale])
+            let (g, known) = (g.unwrap_or(x), [&mean[..], &scale[..]]);
+            match Images::of(&x.layout, groups) {
+                Some(of) => group_norm_columns::backward::<T>(x, &g.ordered_as(&x.layout)?, of, weight, known),
+                None => group_norm::backward::<T>(x, g, Groups::of(x.shape(), groups), weight, known),
+            }
         }
         (op, vectors) => {
             let x = match Table::of(&x.layout) {

@@ -1,8 +1,9 @@
 //! Special functions of one and two numbers, in double precision.
 //!
-//! Depends on libm. Scalar code: these are rare. Invariant: relative errors near 1e-14 away from zeros of the functions;
+//! Depends on libm and `simd`. Scalar code but for one: these are rare. Invariant: relative errors near 1e-14 away from zeros of the functions;
 //! every loop has a bound that does not depend on its arguments.
 
+use super::simd::{call2, run, Arg, Task};
 use std::f64::consts::{FRAC_2_SQRT_PI, PI, TAU};
 
 /// `B₂ₖ / (2k)` for k = 1, 2, …: the asymptotic series of digamma.
@@ -56,6 +57,52 @@ fn trigamma(q: f64) -> f64 {
     let z = inverse * inverse;
     let tail = TRIGAMMA.iter().rev().fold(0.0, |t, c| t * z + c) * z;
     sum + inverse * (1.0 + 0.5 * inverse + tail)
+}
+
+/// Elements that are looked at together.
+const BLOCK: usize = 256;
+
+/// `ζ(2, q)` of float32 above 0, as [`trigamma`]: from 6 on the series is exact enough for them.
+struct Trigamma<'a>(&'a [f32], &'a mut [f32]);
+impl Task for Trigamma<'_> {
+    type Out = bool;
+    /// Were all elements above 0, and finite?
+    #[inline(always)]
+    fn run<const F: bool>(self) -> bool {
+        let mut ordinary = true;
+        for (&q, o) in self.0.iter().zip(self.1) {
+            ordinary &= (q > 0.0) & (q < f32::INFINITY);
+            let q = f64::from(q);
+            let mut sum = 0.0;
+            for k in 0..6 {
+                let a = q + f64::from(k);
+                sum += 1.0 / (a * a);
+            }
+            let inverse = 1.0 / (q + 6.0);
+            let z = inverse * inverse;
+            let mut tail = 0.0;
+            for c in TRIGAMMA.iter().rev() {
+                tail = tail * z + c;
+            }
+            *o = (sum + inverse * (1.0 + 0.5 * inverse + tail * z)) as f32;
+        }
+        ordinary
+    }
+}
+
+/// [`zeta`] of float32.
+pub fn zetas(s: Arg<f32>, q: Arg<f32>, out: &mut [f32]) {
+    let one = |s: f32, q: f32| zeta(s.into(), q.into()) as f32;
+    match (s, q) {
+        (Arg::Value(s), Arg::Slice(q)) if s == 2.0 => {
+            for (q, out) in q.chunks(BLOCK).zip(out.chunks_mut(BLOCK)) {
+                if !run(Trigamma(q, &mut *out)) {
+                    out.iter_mut().zip(q).for_each(|(o, &q)| *o = one(s, q));
+                }
+            }
+        }
+        (s, q) => call2(one, s, q, out),
+    }
 }
 
 /// `Σ (q + k)^-s`, for `q > 0`.

@@ -273,6 +273,9 @@ impl Decoder {
             let whole = self.angles_at(&c.rope, at, length, 0)?;
             let local = c.local_rope.as_ref().map(|rope| self.angles_at(rope, at, length, 1)).transpose()?;
             let mut mask = None;
+            // What packed matrices unpack to is in memory from when it is begun: that of two parts at most.
+            let waits = self.layers.iter().any(Layer::is_packed);
+            let mut before = None;
             for (i, layer) in self.layers.iter().enumerate() {
                 let angles = c.windows[i].and(local.as_ref()).unwrap_or(&whole).each_ref();
                 let last = i + 1 == self.layers.len();
@@ -281,6 +284,9 @@ impl Decoder {
                     // A prompt's first layers are computed while the next are recorded.
                     if length > 1 && !last && (i + 1).is_multiple_of(BEGUN) {
                         crate::eval(&[&x], false)?;
+                        if let Some(before) = before.replace(x.clone()).filter(|_| waits) {
+                            crate::eval(&[&before], true)?;
+                        }
                     }
                     continue;
                 }

@@ -96,6 +96,11 @@ impl Layer {
         })
     }
 
+    /// Is a matrix of it packed?
+    pub(super) fn is_packed(&self) -> bool {
+        self.q.is_packed()
+    }
+
     pub(super) fn bytes(&self) -> usize {
         let attention = [&self.q, &self.k, &self.v, &self.o].iter().map(|m| m.bytes()).sum::<usize>();
         attention

@@ -141,6 +141,11 @@ impl Matrix {
         made.select(-2, 0).map(Some)
     }
 
+    /// Are its elements packed words?
+    pub(super) fn is_packed(&self) -> bool {
+        matches!(self.weight, Weight::Affine { .. })
+    }
+
     /// Bytes in memory.
     pub fn bytes(&self) -> usize {
         let of = |t: &Tensor| t.numel() * t.dtype().size();

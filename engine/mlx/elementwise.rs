@@ -336,6 +336,10 @@ fn binary_array(op: &BinaryOp, a: &Array, b: &Array, known: ValueRange, dtype: D
         BinaryOp::LogAddExp => ops::logaddexp(a, b)?,
         BinaryOp::Hypot => both_in_float32(a, b, dtype, special::hypot)?,
         BinaryOp::NextAfter => special::next_after(a, b, dtype)?,
+        BinaryOp::CopySign => {
+            let size = ops::abs(a)?;
+            ops::where_(&special::sign_bit(b, dtype)?, &ops::negative(&size)?, &size)?
+        }
         BinaryOp::Gcd => super::integer::gcd(a, b, dtype)?,
         BinaryOp::Lcm => super::integer::lcm(a, b, dtype)?,
         BinaryOp::Zeta => both_in_float32(a, b, dtype, special::zeta)?,

@@ -6,7 +6,7 @@ use super::{result_type, Operand};
 use crate::format::made_in;
 use crate::shape::{self, Axes, Layout, Shape, SliceDim, Slices};
 use crate::MemoryFormat;
-use crate::{Error, Result, Scalar, Tensor};
+use crate::{Device, Error, Result, Scalar, Tensor};
 
 pub(super) fn cat_body(tensors: &[Tensor], dim: isize) -> Result<Tensor> {
     let Some(first) = tensors.first() else {
@@ -180,6 +180,10 @@ fn padded_by(x: &Tensor, pad: &[isize], value: Scalar, copies: bool) -> Result<T
     super::create::check_held("constant_pad_nd", value, x.dtype())?;
     let full = |shape: &[usize]| Tensor::full_of(shape, value, x.dtype(), x.device());
     let base = match x.layout().suggested_format() {
+        // One number, seen everywhere, is written around what is inside.
+        MemoryFormat::Contiguous if x.device() == Device::Cpu && !x.is_batched() => {
+            super::view::expand_to(&full(&[])?, &shape)?
+        }
         MemoryFormat::Contiguous => full(&shape)?,
         _ if x.is_batched() => full(&shape)?,
         format => made_in("constant_pad_nd", &Layout::contiguous(&shape), format, full)?,

@@ -466,7 +466,14 @@ fn copysign_body(x: &Tensor, other: Operand<'_>) -> Result<Tensor> {
     let common = result_type([Operand::Tensor(x), other])?;
     schema::copysign.check(common)?;
     let dtype = schema::copysign.result.of(common);
-    let size = x.cast(dtype)?.abs()?;
+    let x = x.cast(dtype)?;
+    match other {
+        Operand::Tensor(t) if t.dtype() == dtype && !autograd::is_followed(&x) && !autograd::is_followed(t) => {
+            return super::binary::with_sign(&x, t);
+        }
+        _ => {}
+    }
+    let size = x.abs()?;
     match other {
         // A product, since PyTorch's gradient is one with the sign, which is made of `other`.
         Operand::Tensor(t) if autograd::is_followed(t) => {

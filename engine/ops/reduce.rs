@@ -277,6 +277,9 @@ fn root(y: &Tensor) -> Result<Tensor> {
     y.filled(&zero, 1.0)?.sqrt()?.filled(&zero, 0.0)
 }
 
+/// Elements from which on a second pass costs more than a look at a result.
+const MANY: usize = 1 << 14;
+
 fn nansum_body(x: &Tensor, dim: Option<&[isize]>, keepdim: bool, dtype: Option<DType>) -> Result<Tensor> {
     axes_of("nansum", dim, x)?;
     schema::nansum.check(x.dtype())?;
@@ -285,6 +288,14 @@ fn nansum_body(x: &Tensor, dim: Option<&[isize]>, keepdim: bool, dtype: Option<D
     }
     if crate::autograd::is_followed(x) {
         return x.filled(&x.detach()?.isnan()?, 0.0)?.sum(dim, keepdim, dtype);
+    }
+    let at_once = x.device() == Device::Cpu && !x.is_batched() && !crate::graph::recording();
+    if at_once && x.numel() >= MANY && dtype.is_none_or(|dtype| dtype.is_float()) {
+        // Where there is none the sum says so.
+        let sum = x.sum(dim, keepdim, dtype)?;
+        if !sum.isnan()?.any(None, false)?.to_scalar::<bool>()? {
+            return Ok(sum);
+        }
     }
     // In one pass; infinities stay what they are.
     let inf = Some(f64::INFINITY);

@@ -167,7 +167,9 @@ impl _Decoder {
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let tokens = tensor(py, "step", "tokens", tokens)?;
         let buffers: Vec<[Tensor; 2]> = buffers.iter().map(|(k, v)| [k.share(), v.share()]).collect();
-        let made = engine_call::quick(py, || self.decoder.step(&tokens, &buffers, at))?;
+        let step = || self.decoder.step(&tokens, &buffers, at);
+        // A prompt waits for its first layers.
+        let made = if tokens.shape().last() == Some(&1) { engine_call::quick(py, step) } else { engine_call::long(py, step) }?;
         made.map(|logits| wrap(py, logits)).transpose()
     }
 

@@ -122,10 +122,91 @@ pub fn quotients<T: Divisible>(ask: Quotient, one: fn(T, T) -> T, a: Arg<T>, b: 
     });
 }
 
+/// Divisions of integers as such of `f64`, which has all of `i32` and rounds no quotient of two over an integer.
+struct WholeDivision<'a> {
+    ask: Quotient,
+    a: &'a [i64],
+    b: &'a [i64],
+    out: &'a mut [i64],
+}
+
+/// What is added to a number so that its last bits are those of the integer next to it.
+const INTEGER: f64 = 6_755_399_441_055_744.0;
+
+impl Task for WholeDivision<'_> {
+    type Out = bool;
+    /// Did all elements fit `i32`?
+    #[inline(always)]
+    fn run<const F: bool>(self) -> bool {
+        let WholeDivision { ask, a, b, out } = self;
+        if !F {
+            // Rounding is a call there.
+            return false;
+        }
+        let outside = |x: i64| x.wrapping_add(1 << 31) as u64 >> 32;
+        if a.iter().zip(b).fold(0, |found, (&a, &b)| found | outside(a) | outside(b)) != 0 {
+            return false;
+        }
+        let whole = |x: f64| (x + INTEGER).to_bits().wrapping_sub(INTEGER.to_bits()) as i64;
+        for ((o, &a), &b) in out.iter_mut().zip(a).zip(b) {
+            let (a, b) = (f64::from(a as i32), f64::from(b as i32));
+            let q = a / b;
+            *o = match ask {
+                Quotient::Floor => whole(q.floor()),
+                Quotient::Remainder => whole((-q.floor()).mul_add(b, a)),
+                Quotient::Fmod => whole((-q.trunc()).mul_add(b, a)),
+            };
+        }
+        true
+    }
+}
+
+/// `out[i]` of `a[i] / b[i]`, where no divisor is 0; `one` computes what does not fit `i32`.
+pub fn whole_quotients(ask: Quotient, one: fn(i64, i64) -> i64, a: Arg<i64>, b: Arg<i64>, out: &mut [i64]) {
+    by_rows(a, b, out, |a, b, out| {
+        let (mut left, mut right) = ([0; BLOCK], [0; BLOCK]);
+        for (i, out) in out.chunks_mut(BLOCK).enumerate() {
+            let n = out.len();
+            block(a, i * BLOCK, n, &mut left);
+            block(b, i * BLOCK, n, &mut right);
+            if !run(WholeDivision { ask, a: &left[..n], b: &right[..n], out: &mut *out }) {
+                for (o, (&a, &b)) in out.iter_mut().zip(left.iter().zip(&right)) {
+                    *o = one(a, b);
+                }
+            }
+        }
+    });
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::numbers::RealNumber;
     use crate::tests::many;
+
+    #[test]
+    fn whole_quotients_are_those_of_single_elements() {
+        let (low, high) = (i64::from(i32::MIN), i64::from(i32::MAX));
+        let mut values = vec![0, 1, -1, 2, -2, 3, -7, 10, low, low + 1, high, high - 1, 1 << 16, (1 << 16) + 1, 46_341];
+        for far in [false, true] {
+            if far {
+                values.extend([low - 1, high + 1, i64::MIN, i64::MAX, (1 << 53) + 1]);
+            }
+            let pairs: Vec<_> = values.iter().flat_map(|&a| values.iter().map(move |&b| (a, b))).collect();
+            let (a, b): (Vec<i64>, Vec<i64>) = pairs.into_iter().filter(|&(_, b)| b != 0).unzip();
+            for (ask, one) in [
+                (Quotient::Floor, i64::floor_divide as fn(i64, i64) -> i64),
+                (Quotient::Remainder, i64::remainder),
+                (Quotient::Fmod, i64::fmod),
+            ] {
+                let mut out = vec![0; a.len()];
+                whole_quotients(ask, one, Arg::Slice(&a), Arg::Slice(&b), &mut out);
+                for (i, &o) in out.iter().enumerate() {
+                    assert_eq!(o, one(a[i], b[i]), "{ask:?} {} {}", a[i], b[i]);
+                }
+            }
+        }
+    }
 
     #[test]
     fn rests_are_those_of_single_elements() {

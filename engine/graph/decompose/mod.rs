@@ -88,6 +88,7 @@ pub fn reason(prim: &Prim) -> &'static str {
             | BinaryOp::BitwiseXor
             | BinaryOp::LeftShift
             | BinaryOp::RightShift
+            | BinaryOp::CopySign
             | BinaryOp::NextAfter,
         ) => "it works on the bits of numbers",
         Prim::Binary(BinaryOp::Gcd | BinaryOp::Lcm) => "Euclid's iteration, whose steps depend on the elements",

@@ -142,6 +142,15 @@ macro_rules! binary_ops {
                 "assert_close(relu_gradient(&grad, &output)?, [0.0, 6.0]);",
             ],
         }
+        /// The magnitude of `size` with the sign of `sign`, which may be that of a zero. Both have one dtype; followed by a tape
+        /// it is made of steps.
+        function with_sign(size: Tensor, sign: Tensor) -> Tensor {
+            flags: [internal], amp: Own, dtypes: FLOAT, result: Same,
+            primitive: CopySign, gradient: none,
+            run: extremum[BinaryOp::CopySign], torch: "-",
+            samples: ["N(3, 4), N(3, 4)", "N(3, 4), N(4)"],
+            example: ["assert_close(with_sign(&tensor([1.0, -2.0])?, &tensor([-0.0, 5.0])?)?, [-1.0, 2.0]);"],
+        }
         /// Bitwise and; for `bool`, logical and.
         method bitwise_and(other: Operand) -> Tensor {
             in_place: yes, dtypes: INTEGRAL.and(DTypes::UNSIGNED), result: Same,

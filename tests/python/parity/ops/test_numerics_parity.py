@@ -152,3 +152,120 @@ def test_rows_at_the_ends_of_their_dtype(device: str) -> None:
     assert lucid.unique(x, dim=0).tolist() == [[low, 0], [low, high], [0, low], [high, low]]
     y = lucid.tensor([[INF, -0.0], [-INF, 1.0], [0.0, 1.0], [-0.0, -1.0], [-1e-40, 5.0]], device=device)
     assert lucid._C.argsort_rows(y).tolist() in ([1, 4, 3, 2, 0], [1, 3, 4, 2, 0])
+
+
+@DEVICES
+def test_signs_of_other_numbers(device: str) -> None:
+    """`copysign` where nobody follows it, on temporaries too: signs of zeros, broadcast, and of 16-bit floats."""
+    signs = [1.0, -1.0, 0.0, -0.0, INF, -INF]
+    for dtype in ("float32", "float64", "float16", "bfloat16"):
+        if device == "gpu" and dtype == "float64":
+            continue
+        theirs = torch.tensor(signs).to(getattr(torch, dtype))
+        ours = lucid.tensor(signs, device=device).to(getattr(lucid, dtype))
+        for rows in (1, 700):
+            wanted = torch.copysign((theirs[:, None] * 2).repeat(rows, 1), theirs).float()
+            got = lucid.copysign((ours[:, None] * 2).repeat(rows, 1), ours).float().cpu()
+            np.testing.assert_array_equal(np.signbit(got.numpy()), np.signbit(wanted.numpy()))
+            np.testing.assert_array_equal(got.numpy(), wanted.numpy())
+
+
+@DEVICES
+def test_sums_of_what_is_a_number(device: str) -> None:
+    """`nansum` of many elements with NaN, without, and with infinities that meet."""
+    x = np.random.default_rng(0).normal(size=(300, 70)).astype("float32")
+    one, meeting = x.copy(), x.copy()
+    one[7, 3], meeting[2, 5], meeting[2, 6], meeting[9, 9] = NAN, INF, -INF, NAN
+    for values in (x, one, meeting):
+        for dim in (None, 0, 1, (0, 1)):
+            wanted = torch.nansum(torch.tensor(values), dim)
+            got = lucid.nansum(lucid.tensor(values, device=device) * 1.0, dim)
+            np.testing.assert_allclose(got.cpu().numpy(), wanted.numpy(), **within("program"))
+
+
+@DEVICES
+def test_whole_quotients(device: str) -> None:
+    rng = np.random.default_rng(1)
+    for most in (9, 2**31 - 1, 2**62):
+        a, b = rng.integers(-most, most, 3000), rng.integers(-most, most, 3000)
+        b[b == 0] = 3
+        for name in ("floor_divide", "remainder", "fmod"):
+            wanted = getattr(torch, name)(torch.tensor(a), torch.tensor(b))
+            got = getattr(lucid, name)(lucid.tensor(a, device=device) * 1, lucid.tensor(b, device=device))
+            np.testing.assert_array_equal(got.cpu().numpy(), wanted.numpy())
+            wanted = getattr(torch, name)(torch.tensor(a).reshape(30, 100), torch.tensor(b[:100]))
+            got = getattr(lucid, name)(
+                lucid.tensor(a, device=device).reshape(30, 100), lucid.tensor(b[:100], device=device)
+            )
+            np.testing.assert_array_equal(got.cpu().numpy(), wanted.numpy())
+
+
+@DEVICES
+def test_the_second_derivative_of_the_logarithm_of_gamma(device: str) -> None:
+    x = np.concatenate([np.geomspace(1e-4, 1e6, 700), -np.linspace(0.1, 30.35, 90), [0.0, -0.0, INF, NAN]])
+    x = x.astype("float32")
+    wanted = torch.polygamma(1, torch.tensor(x).double()).float().numpy()
+    got = lucid.polygamma(1, lucid.tensor(x, device=device)).cpu().numpy()
+    np.testing.assert_allclose(got, wanted, **within("program"))
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
+def test_large_images_with_borders(mode: str) -> None:
+    x = np.random.default_rng(2).normal(size=(2, 3, 30, 41)).astype("float32")
+    for pad in ((1, 1), (3, 0, 0, 2), (29, 29, 29, 29), (5, 4, 3, 2), (0, 0, 1, 0), (41, 0, 30, 0), (-3, 2, 1, -1)):
+        try:
+            wanted = torch.nn.functional.pad(torch.tensor(x if len(pad) > 2 else x[0]), pad, mode)
+        except RuntimeError:
+            with pytest.raises(RuntimeError):
+                lucid.nn.functional.pad(lucid.tensor(x if len(pad) > 2 else x[0]), pad, mode)
+            continue
+        for ours in (lucid.tensor(x), lucid.tensor(x).to(memory_format=lucid.channels_last)):
+            ours = ours if len(pad) > 2 else ours[0]
+            got = lucid.nn.functional.pad(ours * 1.0, pad, mode)
+            np.testing.assert_array_equal(got.numpy(), wanted.numpy())
+            with_tape = lucid.nn.functional.pad(ours.requires_grad_(), pad, mode)
+            np.testing.assert_array_equal(with_tape.detach().numpy(), wanted.numpy())
+
+
+@DEVICES
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_group_norm_of_images_whose_channels_are_last(dtype: str, device: str) -> None:
+    for shape, groups in (((2, 8, 5, 3), 4), ((1, 64, 33, 20), 32), ((3, 6, 40, 41), 1), ((2, 5, 2, 2), 5)):
+        rng = np.random.default_rng(3)
+        x, g = (rng.normal(3.0, 2.0, shape).astype("float32") for _ in range(2))
+        w, b = (rng.normal(size=shape[1]).astype("float32") for _ in range(2))
+        found = []
+        for lib in (torch, lucid):
+            # Of 16 bits PyTorch's gradients have errors of a tenth: it computes with the same numbers in float32.
+            kind, wide = getattr(lib, dtype), torch.float32 if lib is torch else getattr(lib, dtype)
+            to = {} if lib is torch else {"device": device}
+            leaves = [lib.tensor(t, **to).to(kind).to(wide).requires_grad_() for t in (x, w, b)]
+            last = leaves[0].to(memory_format=lib.channels_last)
+            y = lib.nn.functional.group_norm(last, groups, *leaves[1:])
+            y.backward(lib.tensor(g, **to).to(kind).to(wide))
+            found.append([t.detach().float().cpu().numpy() for t in (y, *(leaf.grad for leaf in leaves))])
+            assert y.is_contiguous(memory_format=lib.channels_last)
+        for wanted, got in zip(*found, strict=True):
+            scale = max(1.0, float(np.abs(wanted).max()))
+            np.testing.assert_allclose(
+                got / scale, wanted / scale, **within("program" if dtype == "float32" else "lower precision")
+            )
+
+
+@DEVICES
+@pytest.mark.parametrize("dtype", ["float32", "int64", "bool", "complex64"])
+def test_numbers_around(dtype: str, device: str) -> None:
+    """Padding of one to four dimensions, of rows, of what is not row-major, and of nothing."""
+    whole = torch.arange(2 * 3 * 5 * 7).reshape(2, 3, 5, 7).to(getattr(torch, dtype))
+    ours = lucid.tensor(np.arange(2 * 3 * 5 * 7).reshape(2, 3, 5, 7), device=device).to(getattr(lucid, dtype))
+    value = {"bool": True, "complex64": 2.5, "float32": -1.5}.get(dtype, 4)
+    pads = ((1, 2), (0, 3, 2, 0), (0, 0, 1, 1), (1, 0, 0, 0, 2, 1), (1, 1, 1, 1, 1, 1, 1, 1), (-2, 1, 3, -1), (-5, 2))
+    for theirs, mine in (
+        (whole, ours), (whole[1, 2, 3], ours[1, 2, 3]), (whole[:, :1], ours[:, :1]), (whole.mT, ours.mT),
+        (whole[:, :, ::2], ours[:, :, ::2]), (whole[:0], ours[:0]),
+    ):  # fmt: skip
+        for pad in pads:
+            if len(pad) <= 2 * theirs.ndim:
+                wanted = torch.nn.functional.pad(theirs, pad, value=value)
+                got = lucid.nn.functional.pad(mine, pad, value=value)
+                assert got.shape == wanted.shape and got.cpu().tolist() == wanted.tolist()
