@@ -7,7 +7,7 @@
 use super::simd::Math;
 use crate::dtype::{narrow, wide, Part};
 use num_complex::{Complex, Complex64 as C};
-use std::f64::consts::{LN_10, LN_2};
+use std::f64::consts::{FRAC_PI_2, LN_10, LN_2};
 
 /// `e` to a complex power.
 fn exp(z: C) -> C {
@@ -67,6 +67,9 @@ fn sinh(z: C) -> C {
     if z.im == 0.0 {
         return C::new(z.re.sinh(), z.im);
     }
+    if !z.im.is_finite() && (z.re == 0.0 || z.re.is_infinite()) {
+        return C::new(if z.re == 0.0 { z.re } else { f64::INFINITY }, f64::NAN);
+    }
     C::new(z.re.sinh() * z.im.cos(), z.re.cosh() * z.im.sin())
 }
 
@@ -74,10 +77,19 @@ fn cosh(z: C) -> C {
     if z.im == 0.0 {
         return C::new(z.re.cosh(), z.im.copysign(z.re * z.im));
     }
+    if !z.im.is_finite() && (z.re == 0.0 || z.re.is_infinite()) {
+        return if z.re == 0.0 { C::new(f64::NAN, 0.0) } else { C::new(f64::INFINITY, f64::NAN) };
+    }
     C::new(z.re.cosh() * z.im.cos(), z.re.sinh() * z.im.sin())
 }
 
 fn tanh(z: C) -> C {
+    if z.im == 0.0 {
+        return C::new(z.re.tanh(), z.im);
+    }
+    if z.re == 0.0 && !z.im.is_finite() {
+        return C::new(z.re, f64::NAN);
+    }
     if z.re.abs() > 20.0 {
         // Beyond, the real part is ±1 and the imaginary one what is left of it.
         let tail = if z.im.is_finite() { 4.0 * z.im.sin() * z.im.cos() * (-2.0 * z.re.abs()).exp() } else { 0.0 };
@@ -105,6 +117,9 @@ fn far(z: C) -> Option<(f64, f64)> {
 }
 
 fn asin(z: C) -> C {
+    if z.re == 0.0 && z.im.is_nan() {
+        return z;
+    }
     if let Some((_, size)) = far(z) {
         return C::new(z.re.atan2(z.im.abs()), size.copysign(z.im));
     }
@@ -113,6 +128,9 @@ fn asin(z: C) -> C {
 }
 
 fn acos(z: C) -> C {
+    if z.re == 0.0 && z.im.is_nan() {
+        return C::new(FRAC_PI_2, z.im);
+    }
     if let Some((angle, size)) = far(z) {
         return C::new(angle, -size.copysign(z.im));
     }
@@ -121,6 +139,9 @@ fn acos(z: C) -> C {
 }
 
 fn acosh(z: C) -> C {
+    if z.re == 0.0 && z.im.is_nan() {
+        return C::new(z.im, FRAC_PI_2);
+    }
     if let Some((angle, size)) = far(z) {
         return C::new(size, angle.copysign(z.im));
     }
@@ -131,14 +152,13 @@ fn acosh(z: C) -> C {
 fn atanh(z: C) -> C {
     let (x, y) = (z.re, z.im);
     if !x.is_finite() || !y.is_finite() {
-        let re = if x.is_nan() && y.is_finite() { x } else { 0f64.copysign(x) };
-        return C::new(
-            re,
-            if y.is_nan() || x.is_nan() && y.is_finite() { f64::NAN } else { std::f64::consts::FRAC_PI_2.copysign(y) },
-        );
+        let lost = if x.is_nan() { !y.is_infinite() } else { y.is_nan() && x != 0.0 && x.is_finite() };
+        let re = if lost { f64::NAN } else { 0f64.copysign(x) };
+        let im = if y.is_nan() || x.is_nan() && y.is_finite() { f64::NAN } else { FRAC_PI_2.copysign(y) };
+        return C::new(re, im);
     }
     if far(z).is_some() {
-        return C::new(quotient(C::new(1.0, 0.0), z).re, std::f64::consts::FRAC_PI_2.copysign(y));
+        return C::new(quotient(C::new(1.0, 0.0), z).re, FRAC_PI_2.copysign(y));
     }
     // Of the right half plane: on the left the logarithm would be that of a small difference.
     let size = x.abs();

@@ -169,7 +169,8 @@ impl _Decoder {
         let buffers: Vec<[Tensor; 2]> = buffers.iter().map(|(k, v)| [k.share(), v.share()]).collect();
         let step = || self.decoder.step(&tokens, &buffers, at);
         // A prompt waits for its first layers.
-        let made = if tokens.shape().last() == Some(&1) { engine_call::quick(py, step) } else { engine_call::long(py, step) }?;
+        let made =
+            if tokens.shape().last() == Some(&1) { engine_call::quick(py, step) } else { engine_call::long(py, step) }?;
         made.map(|logits| wrap(py, logits)).transpose()
     }
 

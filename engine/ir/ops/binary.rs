@@ -142,8 +142,8 @@ macro_rules! binary_ops {
                 "assert_close(relu_gradient(&grad, &output)?, [0.0, 6.0]);",
             ],
         }
-        /// The magnitude of `size` with the sign of `sign`, which may be that of a zero. Both have one dtype; followed by a tape
-        /// it is made of steps.
+        /// The magnitude of `size` with the sign of `sign`, which may be that of a zero. Both have one dtype; followed
+        /// by a tape it is made of steps.
         function with_sign(size: Tensor, sign: Tensor) -> Tensor {
             flags: [internal], amp: Own, dtypes: FLOAT, result: Same,
             primitive: CopySign, gradient: none,

@@ -40,6 +40,11 @@ SAID: tuple[tuple[str, tuple[tuple[str, str], ...], str], ...] = (
         "PyTorch keeps the tangent of what is not differentiable, in place",
     ),
     ("^gradients", (("data", ""),), "PyTorch's gradients see what is written to data after a result was saved"),
+    (
+        "^values: number",
+        (("data", ""), ("autograd.grad", "")),
+        "PyTorch's gradients see what is written to data after a result was saved",
+    ),
     (r"^gradients: number \d+ is [^n]* here, .*nan.* there", (("", KINKS),), "NaN there, at a kink"),
     (
         "is RuntimeError and TypeError here, IndexError there",
@@ -85,7 +90,7 @@ SAID: tuple[tuple[str, tuple[tuple[str, str], ...], str], ...] = (
         "PyTorch's vmap shows memory beyond a sample",
     ),
     (
-        "^gradients: number .* is RuntimeError here",
+        r"^gradients: (\d+|number .* is RuntimeError) here",
         (("transform", "hessian|jac"), ("hook", "")),
         "derivatives that are zero require gradients, or do not",
     ),
