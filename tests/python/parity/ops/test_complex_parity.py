@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import lucid
@@ -237,3 +238,18 @@ def test_quotients_of_large_small_and_infinite_numbers(dtype: str) -> None:
     theirs, ours = a[:, None] / a, b[:, None] / b
     rtol = TABLE["few ops" if dtype == "complex64" else "float64 rounding"].rtol
     np.testing.assert_allclose(np.asarray(ours.tolist()), theirs.numpy(), rtol=rtol)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_parts_that_are_no_numbers(dtype: str) -> None:
+    """C's values of functions whose argument has a part that is NaN or infinite."""
+    parts = [math.nan, math.inf, -math.inf, 0.0, -0.0, 1.0, -2.5]
+    points = [complex(a, b) for a in parts for b in parts]
+    names = ["exp", "log", "sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh"]
+    for name in [*names, "asin", "acos", "atan", "asinh", "acosh", "atanh"]:
+        wanted = getattr(torch, name)(torch.tensor(points, dtype=getattr(torch, dtype)))
+        got = getattr(lucid, name)(lucid.tensor(points, dtype=getattr(lucid, dtype)))
+        for part in ("real", "imag"):
+            # Of a NaN beside an infinity C leaves some signs open.
+            w, g = getattr(wanted, part).abs().numpy(), getattr(got, part).abs().numpy()
+            np.testing.assert_allclose(g, w, **within("complex functions"), err_msg=f"{name}, {part}")
