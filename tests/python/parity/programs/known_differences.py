@@ -104,6 +104,12 @@ SAID: tuple[tuple[str, tuple[tuple[str, str], ...], str], ...] = (
         (("no_grad|transform|vmap|data|detach", ""),),
         "PyTorch refuses views of several that were written where its tape does not look",
     ),
+    # Nothing is written where a dimension changes places with itself.
+    (
+        "refused there: .*multiple views",
+        (("", TURNS),),
+        "PyTorch refuses views of several that were written where its tape does not look",
+    ),
     (r"^values: \d+ here", (("transform", ""),), "PyTorch lets other views be written that transforms return"),
     (
         "modified by an inplace operation",
