@@ -8,8 +8,8 @@ use super::complex;
 use super::gamma::LogGamma;
 use super::numbers::{next_after, Bits, Integer, Number, RealNumber};
 use super::simd::{
-    call1, call2, kernel, light1, light1_over, light2, light2_over, light2_symmetric, map1, map2, quotients,
-    threads::GRAIN, whole_quotients, Arg, Arith, Float, Half, Map1, Map2, Math, Quotient, Real,
+    call1, call2, integer_quotients, kernel, light1, light1_over, light2, light2_over, light2_symmetric, map1, map2,
+    quotients, threads::GRAIN, Arg, Arith, Float, Half, Map1, Map2, Math, Quotient, Real,
 };
 use super::strided::F1;
 use super::CpuArray;
@@ -521,19 +521,19 @@ fn by_table(op: &BinaryOp, a: &CpuArray, b: &CpuArray, out: &Meta, over: bool) -
         B::FloorDivide => {
             let f32: &F<f32, f32> = &|a, b, out| quotients(Quotient::Floor, f32::floor_divide, a, b, out);
             let f64: &F<f64, f64> = &|a, b, out| quotients(Quotient::Floor, f64::floor_divide, a, b, out);
-            let i64: &F<i64, i64> = &|a, b, out| whole_quotients(Quotient::Floor, i64::floor_divide, a, b, out);
+            let i64: &F<i64, i64> = &|a, b, out| integer_quotients(Quotient::Floor, i64::floor_divide, a, b, out);
             run(&Loops2 { f32: Some(f32), f64: Some(f64), i64: Some(i64), ..calls!(floor_divide) }, COSTLY)
         }
         B::Remainder => {
             let f32: &F<f32, f32> = &|a, b, out| quotients(Quotient::Remainder, f32::remainder, a, b, out);
             let f64: &F<f64, f64> = &|a, b, out| quotients(Quotient::Remainder, f64::remainder, a, b, out);
-            let i64: &F<i64, i64> = &|a, b, out| whole_quotients(Quotient::Remainder, i64::remainder, a, b, out);
+            let i64: &F<i64, i64> = &|a, b, out| integer_quotients(Quotient::Remainder, i64::remainder, a, b, out);
             run(&Loops2 { f32: Some(f32), f64: Some(f64), i64: Some(i64), ..calls!(remainder) }, COSTLY)
         }
         B::Fmod => {
             let f32: &F<f32, f32> = &|a, b, out| quotients(Quotient::Fmod, f32::fmod, a, b, out);
             let f64: &F<f64, f64> = &|a, b, out| quotients(Quotient::Fmod, f64::fmod, a, b, out);
-            let i64: &F<i64, i64> = &|a, b, out| whole_quotients(Quotient::Fmod, i64::fmod, a, b, out);
+            let i64: &F<i64, i64> = &|a, b, out| integer_quotients(Quotient::Fmod, i64::fmod, a, b, out);
             run(&Loops2 { f32: Some(f32), f64: Some(f64), i64: Some(i64), ..calls!(fmod) }, COSTLY)
         }
         B::Pow => {

@@ -53,7 +53,7 @@ pub use half_loops::Half;
 pub use math::{kernel, kernel::Exp as Exponential, Math, Real};
 pub use memory::{Foreign, Offer, Owner};
 pub use reduce::{join, product, sum, sum_of, sum_rows, sums, sums_of_squares, Sum};
-pub use remainder::{quotients, whole_quotients, Quotient};
+pub use remainder::{integer_quotients, quotients, Quotient};
 pub use strips::{for_strips, Strip};
 pub(crate) use word::with_word;
 pub use word::{Choice, Word};

@@ -1,4 +1,4 @@
-//! Remainders and floored quotients of `f32` and `f64`, vectorised.
+//! Remainders and floored quotients of `f32` and `f64`, and integer division of `i64`, vectorised.
 //!
 //! Depends on the loops beside it. Of `f32` the quotient is taken in double precision: while it is below 2^27 it is on the right
 //! side of every integer, and the product that is subtracted is exact. Of `f64` it may be rounded up to an integer, never
@@ -123,7 +123,7 @@ pub fn quotients<T: Divisible>(ask: Quotient, one: fn(T, T) -> T, a: Arg<T>, b: 
 }
 
 /// Divisions of integers as such of `f64`, which has all of `i32` and rounds no quotient of two over an integer.
-struct WholeDivision<'a> {
+struct IntegerDivision<'a> {
     ask: Quotient,
     a: &'a [i64],
     b: &'a [i64],
@@ -133,12 +133,12 @@ struct WholeDivision<'a> {
 /// What is added to a number so that its last bits are those of the integer next to it.
 const INTEGER: f64 = 6_755_399_441_055_744.0;
 
-impl Task for WholeDivision<'_> {
+impl Task for IntegerDivision<'_> {
     type Out = bool;
     /// Did all elements fit `i32`?
     #[inline(always)]
     fn run<const F: bool>(self) -> bool {
-        let WholeDivision { ask, a, b, out } = self;
+        let IntegerDivision { ask, a, b, out } = self;
         if !F {
             // Rounding is a call there.
             return false;
@@ -162,14 +162,14 @@ impl Task for WholeDivision<'_> {
 }
 
 /// `out[i]` of `a[i] / b[i]`, where no divisor is 0; `one` computes what does not fit `i32`.
-pub fn whole_quotients(ask: Quotient, one: fn(i64, i64) -> i64, a: Arg<i64>, b: Arg<i64>, out: &mut [i64]) {
+pub fn integer_quotients(ask: Quotient, one: fn(i64, i64) -> i64, a: Arg<i64>, b: Arg<i64>, out: &mut [i64]) {
     by_rows(a, b, out, |a, b, out| {
         let (mut left, mut right) = ([0; BLOCK], [0; BLOCK]);
         for (i, out) in out.chunks_mut(BLOCK).enumerate() {
             let n = out.len();
             block(a, i * BLOCK, n, &mut left);
             block(b, i * BLOCK, n, &mut right);
-            if !run(WholeDivision { ask, a: &left[..n], b: &right[..n], out: &mut *out }) {
+            if !run(IntegerDivision { ask, a: &left[..n], b: &right[..n], out: &mut *out }) {
                 for (o, (&a, &b)) in out.iter_mut().zip(left.iter().zip(&right)) {
                     *o = one(a, b);
                 }
@@ -185,7 +185,7 @@ mod tests {
     use crate::tests::many;
 
     #[test]
-    fn whole_quotients_are_those_of_single_elements() {
+    fn integer_quotients_are_those_of_single_elements() {
         let (low, high) = (i64::from(i32::MIN), i64::from(i32::MAX));
         let mut values = vec![0, 1, -1, 2, -2, 3, -7, 10, low, low + 1, high, high - 1, 1 << 16, (1 << 16) + 1, 46_341];
         for far in [false, true] {
@@ -200,7 +200,7 @@ mod tests {
                 (Quotient::Fmod, i64::fmod),
             ] {
                 let mut out = vec![0; a.len()];
-                whole_quotients(ask, one, Arg::Slice(&a), Arg::Slice(&b), &mut out);
+                integer_quotients(ask, one, Arg::Slice(&a), Arg::Slice(&b), &mut out);
                 for (i, &o) in out.iter().enumerate() {
                     assert_eq!(o, one(a[i], b[i]), "{ask:?} {} {}", a[i], b[i]);
                 }

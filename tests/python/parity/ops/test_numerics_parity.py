@@ -184,7 +184,7 @@ def test_sums_of_what_is_a_number(device: str) -> None:
 
 
 @DEVICES
-def test_whole_quotients(device: str) -> None:
+def test_integer_division(device: str) -> None:
     rng = np.random.default_rng(1)
     for most in (9, 2**31 - 1, 2**62):
         a, b = rng.integers(-most, most, 3000), rng.integers(-most, most, 3000)
